@@ -1,0 +1,197 @@
+#include "proto/supervise/message.h"
+
+#include <string.h>
+
+#include "proto/supervise/wire.h"
+
+const char *cv_strings_next(const char *string)
+{
+    return string + strlen(string) + 1;
+}
+
+const char *cv_failure_public_code(uint32_t code)
+{
+    switch (code) {
+#define X(name, value, public_code)                                                                \
+    case value:                                                                                    \
+        return public_code;
+        CV_FAILURES(X)
+#undef X
+    default:
+        return NULL;
+    }
+}
+
+static int put_u32s(struct cv_buf *out, const uint32_t *values, size_t count)
+{
+    uint8_t *to = cv_buf_reserve(out, count * CV_U32_SIZE);
+    if (to == NULL)
+        return -1;
+    for (size_t i = 0; i < count; i++)
+        cv_wire_put_u32(to + i * CV_U32_SIZE, values[i]);
+    cv_buf_commit(out, count * CV_U32_SIZE);
+    return 0;
+}
+
+/* Takes `count` NUL-terminated strings; none may be empty when `filled` is set. */
+static bool take_strings(struct cv_cursor *cursor, uint32_t count, bool filled,
+                         struct cv_strings *list)
+{
+    list->count = count;
+    list->length = 0;
+    list->bytes = count == 0 ? NULL : (const char *)cursor->at;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *nul = cursor->left == 0 ? NULL : memchr(cursor->at, 0, cursor->left);
+        if (nul == NULL || (filled && nul == cursor->at))
+            return false;
+        size_t size = (size_t)(nul - cursor->at) + 1;
+        cv_cursor_take(cursor, size);
+        list->length += size;
+    }
+    return true;
+}
+
+/* An entry of the base folder: one component that is neither "." nor "..". */
+static bool names_single(const struct cv_strings *names)
+{
+    const char *name = names->bytes;
+    for (uint32_t i = 0; i < names->count; i++, name = cv_strings_next(name)) {
+        if (strchr(name, '/') != NULL || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+            return false;
+    }
+    return true;
+}
+
+static bool env_named(const struct cv_strings *env)
+{
+    const char *entry = env->bytes;
+    for (uint32_t i = 0; i < env->count; i++, entry = cv_strings_next(entry)) {
+        const char *equals = strchr(entry, '=');
+        if (equals == NULL || equals == entry)
+            return false;
+    }
+    return true;
+}
+
+int cv_hello_encode(struct cv_buf *out, const struct cv_hello *hello)
+{
+    const uint32_t head[] = {hello->version,      hello->flags,    hello->credit,
+                             hello->stdin_credit, hello->ping_ms,  hello->lease_ms,
+                             hello->names.count,  hello->env.count};
+    if (put_u32s(out, head, sizeof head / sizeof *head) != 0)
+        return -1;
+    if (cv_buf_append(out, hello->base, strlen(hello->base) + 1) != 0)
+        return -1;
+    if (cv_buf_append(out, hello->names.bytes, hello->names.length) != 0)
+        return -1;
+    return cv_buf_append(out, hello->env.bytes, hello->env.length);
+}
+
+bool cv_hello_decode(const uint8_t *payload, size_t length, struct cv_hello *hello)
+{
+    struct cv_cursor cursor = {.at = payload, .left = length};
+    hello->version = cv_cursor_u32(&cursor);
+    hello->flags = cv_cursor_u32(&cursor);
+    hello->credit = cv_cursor_u32(&cursor);
+    hello->stdin_credit = cv_cursor_u32(&cursor);
+    hello->ping_ms = cv_cursor_u32(&cursor);
+    hello->lease_ms = cv_cursor_u32(&cursor);
+    uint32_t names = cv_cursor_u32(&cursor);
+    uint32_t env = cv_cursor_u32(&cursor);
+    struct cv_strings base;
+    if (cursor.bad || (hello->flags & ~(uint32_t)CV_HELLO_FLAGS) != 0 || hello->credit == 0 ||
+        hello->stdin_credit == 0 || hello->stdin_credit > CV_STDIN_CREDIT_MAX)
+        return false;
+    if (!take_strings(&cursor, 1, true, &base) ||
+        !take_strings(&cursor, names, true, &hello->names) ||
+        !take_strings(&cursor, env, true, &hello->env) || cursor.left != 0)
+        return false;
+    hello->base = base.bytes;
+    return base.bytes[0] == '/' && names_single(&hello->names) && env_named(&hello->env);
+}
+
+int cv_start_encode(struct cv_buf *out, const struct cv_start *start)
+{
+    const uint32_t head[] = {start->flags, start->timeout_ms, start->stdout_cap, start->stderr_cap,
+                             start->argv.count};
+    if (put_u32s(out, head, sizeof head / sizeof *head) != 0)
+        return -1;
+    if (cv_buf_append(out, start->cwd, strlen(start->cwd) + 1) != 0)
+        return -1;
+    return cv_buf_append(out, start->argv.bytes, start->argv.length);
+}
+
+bool cv_start_decode(const uint8_t *payload, size_t length, struct cv_start *start)
+{
+    struct cv_cursor cursor = {.at = payload, .left = length};
+    start->flags = cv_cursor_u32(&cursor);
+    start->timeout_ms = cv_cursor_u32(&cursor);
+    start->stdout_cap = cv_cursor_u32(&cursor);
+    start->stderr_cap = cv_cursor_u32(&cursor);
+    uint32_t argc = cv_cursor_u32(&cursor);
+    struct cv_strings cwd;
+    if (cursor.bad || (start->flags & ~(uint32_t)CV_START_FLAGS) != 0 || start->timeout_ms == 0 ||
+        argc == 0)
+        return false;
+    if (!take_strings(&cursor, 1, false, &cwd) ||
+        !take_strings(&cursor, argc, false, &start->argv) || cursor.left != 0)
+        return false;
+    start->cwd = cwd.bytes;
+    return cwd.bytes[0] != '/' && start->argv.bytes[0] != '\0';
+}
+
+void cv_ended_encode(uint8_t out[CV_ENDED_SIZE], const struct cv_ended *ended)
+{
+    cv_wire_put_u32(out, ended->how);
+    cv_wire_put_u32(out + 4, ended->value);
+    cv_wire_put_u32(out + 8, ended->flags);
+    cv_wire_put_u64(out + 12, ended->stdout_bytes);
+    cv_wire_put_u64(out + 20, ended->stderr_bytes);
+    cv_wire_put_u64(out + 28, ended->duration_us);
+}
+
+bool cv_ended_decode(const uint8_t *payload, size_t length, struct cv_ended *ended)
+{
+    struct cv_cursor cursor = {.at = payload, .left = length};
+    ended->how = cv_cursor_u32(&cursor);
+    ended->value = cv_cursor_u32(&cursor);
+    ended->flags = cv_cursor_u32(&cursor);
+    ended->stdout_bytes = cv_cursor_u64(&cursor);
+    ended->stderr_bytes = cv_cursor_u64(&cursor);
+    ended->duration_us = cv_cursor_u64(&cursor);
+    if (cursor.bad || cursor.left != 0 || (ended->flags & ~(uint32_t)CV_ENDED_FLAGS) != 0)
+        return false;
+    if (ended->how == CV_ENDED_EXITED)
+        return ended->value <= 255;
+    return ended->how == CV_ENDED_SIGNALED && ended->value >= 1 && ended->value <= 127;
+}
+
+size_t cv_failure_encode(uint8_t out[8 + CV_FAILURE_TEXT_MAX], const struct cv_failure *failure)
+{
+    size_t length = failure->length > CV_FAILURE_TEXT_MAX ? CV_FAILURE_TEXT_MAX : failure->length;
+    cv_wire_put_u32(out, failure->code);
+    cv_wire_put_u32(out + 4, failure->errnum);
+    if (length > 0)
+        memcpy(out + 8, failure->text, length);
+    return 8 + length;
+}
+
+bool cv_failure_decode(const uint8_t *payload, size_t length, struct cv_failure *failure)
+{
+    struct cv_cursor cursor = {.at = payload, .left = length};
+    failure->code = cv_cursor_u32(&cursor);
+    failure->errnum = cv_cursor_u32(&cursor);
+    if (cursor.bad || cursor.left > CV_FAILURE_TEXT_MAX || failure->errnum > 4095)
+        return false;
+    failure->text = (const char *)cursor.at;
+    failure->length = cursor.left;
+    return cv_failure_public_code(failure->code) != NULL;
+}
+
+bool cv_u32_decode(const uint8_t *payload, size_t length, uint32_t *value)
+{
+    if (length != CV_U32_SIZE)
+        return false;
+    *value = cv_wire_get_u32(payload);
+    return true;
+}
