@@ -20,8 +20,11 @@ void cv_buf_free(struct cv_buf *buf)
 static size_t grown_size(const struct cv_buf *buf, size_t need)
 {
     size_t size = buf->size < 256 ? 256 : buf->size;
-    while (size < need)
+    while (size < need) {
+        if (size > buf->max / 2)
+            return buf->max;
         size *= 2;
+    }
     return size > buf->max ? buf->max : size;
 }
 

@@ -28,9 +28,10 @@ static inline size_t cv_buf_length(const struct cv_buf *buf)
     return buf->end - buf->start;
 }
 
+/* The unconsumed bytes; NULL while nothing was ever reserved. */
 static inline const uint8_t *cv_buf_data(const struct cv_buf *buf)
 {
-    return buf->bytes + buf->start;
+    return buf->bytes == NULL ? NULL : buf->bytes + buf->start;
 }
 
 /*

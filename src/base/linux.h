@@ -42,9 +42,8 @@ struct cv_open_how {
 #ifndef F_SETPIPE_SZ
 #define F_SETPIPE_SZ 1031
 #endif
-#ifndef P_PIDFD
-#define P_PIDFD 3
-#endif
+/* waitid(2): musl has P_PIDFD in an enumeration, older libcs not at all. */
+#define CV_P_PIDFD 3
 
 static inline int cv_pidfd_open(pid_t pid)
 {

@@ -31,10 +31,12 @@ int cv_frame_append(struct cv_buf *out, uint8_t type, uint32_t id, const void *b
         uint32_t part = left > CV_FRAME_PAYLOAD_MAX ? CV_FRAME_PAYLOAD_MAX : (uint32_t)left;
         left -= part;
         cv_frame_header(to, type, left > 0 ? CV_FRAME_MORE : 0, id, part);
-        if (part > 0)
-            memcpy(to + CV_FRAME_HEADER_SIZE, from, part);
-        to += CV_FRAME_HEADER_SIZE + part;
-        from += part;
+        to += CV_FRAME_HEADER_SIZE;
+        if (part > 0) {
+            memcpy(to, from, part);
+            to += part;
+            from += part;
+        }
     }
     cv_buf_commit(out, length + frames * CV_FRAME_HEADER_SIZE);
     return 0;
@@ -83,7 +85,7 @@ static bool read_header(const struct cv_frame_reader *reader, const uint8_t *hea
            (frame->flags & ~CV_FRAME_MORE) == 0 && header[6] == 0 && header[7] == 0;
 }
 
-/* Moves bytes from the chunk until `carry` holds `want`; false when the chunk ended before. */
+/* Moves bytes from the chunk until `carry` holds `want`: 1, 0 when the chunk ended before, or -1. */
 static int carry_until(struct cv_frame_reader *reader, size_t want)
 {
     size_t have = cv_buf_length(&reader->carry);
@@ -157,6 +159,8 @@ int cv_assembler_add(struct cv_assembler *assembler, struct cv_frame *frame)
     bool more = (frame->flags & CV_FRAME_MORE) != 0;
     bool open = assembler->type != 0;
     bool mine = open && frame->type == assembler->type && frame->id == assembler->id;
+    if (frame->length > assembler->bytes.max)
+        return -1;
     if (!open) {
         cv_buf_free(&assembler->bytes); /* the message handed out by the call before */
         if (!more)

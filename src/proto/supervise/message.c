@@ -22,14 +22,27 @@ const char *cv_failure_public_code(uint32_t code)
     }
 }
 
-static int put_u32s(struct cv_buf *out, const uint32_t *values, size_t count)
+/*
+ * Appends integers, a string and two lists (either may be empty). One reservation for all of it,
+ * so that a message without room leaves nothing behind.
+ */
+static int put_message(struct cv_buf *out, const uint32_t *head, size_t count, const char *string,
+                       const struct cv_strings *first, const struct cv_strings *second)
 {
-    uint8_t *to = cv_buf_reserve(out, count * CV_U32_SIZE);
+    size_t string_size = strlen(string) + 1;
+    size_t length = count * CV_U32_SIZE + string_size + first->length + second->length;
+    uint8_t *to = cv_buf_reserve(out, length);
     if (to == NULL)
         return -1;
-    for (size_t i = 0; i < count; i++)
-        cv_wire_put_u32(to + i * CV_U32_SIZE, values[i]);
-    cv_buf_commit(out, count * CV_U32_SIZE);
+    for (size_t i = 0; i < count; i++, to += CV_U32_SIZE)
+        cv_wire_put_u32(to, head[i]);
+    memcpy(to, string, string_size);
+    to += string_size;
+    if (first->length > 0)
+        memcpy(to, first->bytes, first->length);
+    if (second->length > 0)
+        memcpy(to + first->length, second->bytes, second->length);
+    cv_buf_commit(out, length);
     return 0;
 }
 
@@ -78,13 +91,8 @@ int cv_hello_encode(struct cv_buf *out, const struct cv_hello *hello)
     const uint32_t head[] = {hello->version,      hello->flags,    hello->credit,
                              hello->stdin_credit, hello->ping_ms,  hello->lease_ms,
                              hello->names.count,  hello->env.count};
-    if (put_u32s(out, head, sizeof head / sizeof *head) != 0)
-        return -1;
-    if (cv_buf_append(out, hello->base, strlen(hello->base) + 1) != 0)
-        return -1;
-    if (cv_buf_append(out, hello->names.bytes, hello->names.length) != 0)
-        return -1;
-    return cv_buf_append(out, hello->env.bytes, hello->env.length);
+    return put_message(out, head, sizeof head / sizeof *head, hello->base, &hello->names,
+                       &hello->env);
 }
 
 bool cv_hello_decode(const uint8_t *payload, size_t length, struct cv_hello *hello)
@@ -114,11 +122,8 @@ int cv_start_encode(struct cv_buf *out, const struct cv_start *start)
 {
     const uint32_t head[] = {start->flags, start->timeout_ms, start->stdout_cap, start->stderr_cap,
                              start->argv.count};
-    if (put_u32s(out, head, sizeof head / sizeof *head) != 0)
-        return -1;
-    if (cv_buf_append(out, start->cwd, strlen(start->cwd) + 1) != 0)
-        return -1;
-    return cv_buf_append(out, start->argv.bytes, start->argv.length);
+    const struct cv_strings none = {0};
+    return put_message(out, head, sizeof head / sizeof *head, start->cwd, &start->argv, &none);
 }
 
 bool cv_start_decode(const uint8_t *payload, size_t length, struct cv_start *start)

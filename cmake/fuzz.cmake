@@ -1,0 +1,25 @@
+# The fuzz targets: every spec/fuzz/<name>_fuzz.c is a libFuzzer program, <name>_fuzz, in build/fuzz. The
+# inputs worth keeping are in spec/fuzz/corpus/<name>/. Run one with
+#   build-fuzz/fuzz/<name>_fuzz /tmp/new-inputs spec/fuzz/corpus/<name>
+
+if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "CHAMVI_FUZZ needs clang: configure with -DCMAKE_C_COMPILER=clang")
+endif()
+
+foreach(layer IN LISTS CHAMVI_LAYERS)
+    if(TARGET chamvi_${layer})
+        target_compile_options(chamvi_${layer} PRIVATE -fsanitize=fuzzer-no-link)
+    endif()
+endforeach()
+
+file(GLOB targets CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/spec/fuzz/*_fuzz.c)
+foreach(source IN LISTS targets)
+    get_filename_component(program ${source} NAME_WE)
+    add_executable(${program} ${source})
+    target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_compile_options(${program} PRIVATE -fsanitize=fuzzer)
+    target_link_options(${program} PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(${program} PRIVATE ${CHAMVI_LIBRARIES})
+    set_target_properties(${program} PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+endforeach()

@@ -1,0 +1,60 @@
+# One static library per layer of src/, chamvi_<layer>. src/layers.txt says what a layer may include;
+# its include path is a folder of links to just that, so that any other include does not compile.
+
+set(layers_file ${PROJECT_SOURCE_DIR}/src/layers.txt)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${layers_file})
+file(STRINGS ${layers_file} lines REGEX "^[a-z]")
+set(CHAMVI_LAYERS)
+foreach(line IN LISTS lines)
+    string(REGEX MATCH "^([a-z]+): *(.*)$" line "${line}")
+    list(APPEND CHAMVI_LAYERS ${CMAKE_MATCH_1})
+    string(REGEX REPLACE " +" ";" CHAMVI_MAY_INCLUDE_${CMAKE_MATCH_1} "${CMAKE_MATCH_2}")
+endforeach()
+
+# The include path of a layer; the folder is made anew, so that a withdrawn permission goes away.
+function(chamvi_layer_folder layer result)
+    set(folder ${PROJECT_BINARY_DIR}/layers/${layer})
+    file(REMOVE_RECURSE ${folder})
+    foreach(entry IN LISTS CHAMVI_MAY_INCLUDE_${layer})
+        get_filename_component(parent ${folder}/${entry} DIRECTORY)
+        file(MAKE_DIRECTORY ${parent})
+        file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src/${entry} ${folder}/${entry} SYMBOLIC)
+    endforeach()
+    set(${result} ${folder} PARENT_SCOPE)
+endfunction()
+
+# The files of a folder of src/ that match a pattern; a new file appears with the next build.
+function(chamvi_layer_files folder pattern result)
+    file(GLOB_RECURSE files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/${pattern})
+    set(${result} ${files} PARENT_SCOPE)
+endfunction()
+
+# The libraries of the other layers that a layer may include, in the order of linking.
+function(chamvi_layer_needs layer result)
+    set(libraries)
+    foreach(entry IN LISTS CHAMVI_MAY_INCLUDE_${layer})
+        string(REGEX REPLACE "/.*" "" other ${entry})
+        if(NOT other STREQUAL layer)
+            list(PREPEND libraries chamvi_${other})
+        endif()
+    endforeach()
+    set(${result} ${libraries} PARENT_SCOPE)
+endfunction()
+
+function(chamvi_layer_library layer)
+    chamvi_layer_files(${layer} "*.c" sources)
+    chamvi_layer_folder(${layer} folder)
+    chamvi_layer_needs(${layer} needs)
+    add_library(chamvi_${layer} STATIC ${sources})
+    target_include_directories(chamvi_${layer} PRIVATE ${folder})
+    target_link_libraries(chamvi_${layer} PUBLIC ${needs})
+endfunction()
+
+# The supervisor has a libc of its own and src/lua is built per Lua: not among the libraries.
+set(CHAMVI_LIBRARIES)
+foreach(layer IN LISTS CHAMVI_LAYERS)
+    if(NOT layer MATCHES "^(supervisor|lua)$")
+        chamvi_layer_library(${layer})
+        list(PREPEND CHAMVI_LIBRARIES chamvi_${layer})
+    endif()
+endforeach()

@@ -1,0 +1,71 @@
+-- A workspace of a git repository at its default branch, three commands in it, and its end. scripts/demo
+-- sets everything up and runs this.
+--
+--   lua5.4 examples/demo.lua path-or-url
+
+local sandbox = require "chamvi.sandbox"
+local local_sandbox = require "chamvi.sandbox.local"
+
+local COMMANDS = {
+    { "git", "log", "-1", "--format=%h %s" },
+    { "sh", "-c", "git ls-files | wc -l" },
+    { "cat", "there-is-no-such-file" },
+}
+
+-- A folder as the URL that git clones it by.
+local function repository_url(argument)
+    if argument:find("^%a[%w+.-]*://") then
+        return argument
+    end
+    if argument:sub(1, 1) ~= "/" then
+        argument = os.getenv("PWD") .. "/" .. argument
+    end
+    return "file://" .. argument:gsub("[^%w/._~-]", function(byte)
+        return ("%%%02X"):format(byte:byte())
+    end)
+end
+
+local function indented(text)
+    return (text:gsub("[^\n]+", "    %0"))
+end
+
+local function main(argument)
+    local provider = local_sandbox.create_local_sandbox()
+    local workspace, err = provider:create({ run_id = "demo", repo = repository_url(argument) })
+    if not workspace then
+        return nil, err
+    end
+    print("workspace " .. workspace.id)
+    print("commit    " .. (workspace.info.commit or "none: the repository is empty"))
+
+    for _, argv in ipairs(COMMANDS) do
+        local result
+        result, err = workspace:exec(argv)
+        if not result then
+            workspace:dispose()
+            return nil, err
+        end
+        print(("\n$ %s\n  exit code %d after %d ms"):format(table.concat(argv, " "), result.exit_code, result.duration_ms))
+        io.write(indented(result.stdout), indented(result.stderr))
+    end
+
+    local disposed
+    disposed, err = workspace:dispose()
+    if disposed then
+        print("\ndisposed: nothing of it runs, nothing of it is left")
+    end
+    return disposed, err
+end
+
+if not arg[1] then
+    io.stderr:write("usage: demo.lua path-or-url\n")
+    os.exit(2)
+end
+local ok, err = sandbox.run(main, arg[1])
+if not ok then
+    io.stderr:write(tostring(err), "\n")
+    if err.detail then
+        io.stderr:write(err.detail, "\n")
+    end
+    os.exit(1)
+end

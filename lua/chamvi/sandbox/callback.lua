@@ -1,0 +1,39 @@
+-- Calls into user code from places where nothing may wait: `on_output`, abort listeners.
+
+local callback = {}
+
+local running = {} -- what the callbacks are that are being called now, outermost first
+
+local function finish(what, thread, resumed, ...)
+    table.remove(running)
+    if not resumed then
+        return false, ...
+    end
+    if coroutine.status(thread) ~= "dead" then
+        if coroutine.close then
+            coroutine.close(thread)
+        end
+        return false, what .. " must not yield"
+    end
+    return ...
+end
+
+--- Calls `fn` like pcall. In a coroutine of its own, so that a yield in it is a failure too and never
+--- reaches whoever happens to run the core.
+---@param what string names the callback in messages
+---@param fn function
+---@return boolean ok
+---@return any ... the results, or the raised value
+function callback.call(what, fn, ...)
+    table.insert(running, what)
+    local thread = coroutine.create(pcall)
+    return finish(what, thread, coroutine.resume(thread, fn, ...))
+end
+
+--- The callback that is being called now, or nil.
+---@return string?
+function callback.current()
+    return running[#running]
+end
+
+return callback

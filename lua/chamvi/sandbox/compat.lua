@@ -1,0 +1,13 @@
+-- What Lua 5.4 and LuaJIT spell differently, for the library's own use.
+
+local compat = {}
+
+compat.unpack = table.unpack or unpack
+
+--- The arguments as a list that knows its length, nils included.
+---@return table packed with `n`
+function compat.pack(...)
+    return { n = select("#", ...), ... }
+end
+
+return compat

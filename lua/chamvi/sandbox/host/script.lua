@@ -1,0 +1,448 @@
+-- Plain Lua as a host: tasks, and who runs them.
+--
+-- A driver is a queue of tasks that one loop runs. There is one for the program; a coroutine inside a task
+-- that is no task itself can only block, so a `run` or `all` there gets a driver of its own: while it lasts
+-- the outer tasks stand still, and a join on one of them would never end. Every task belongs to a scope, the
+-- `run` in which it was spawned and which lasts until all its tasks have ended, or the ambient one.
+
+local callback = require "chamvi.sandbox.callback"
+local compat = require "chamvi.sandbox.compat"
+local jobs = require "chamvi.sandbox.task"
+local loop = require "chamvi.sandbox.loop"
+local report = require "chamvi.sandbox.report"
+
+local script = {}
+
+-- What a task yields that waits. Whatever else a task yields only lets the others run.
+local WAIT = {}
+
+---@class chamvi.Task
+---@field done boolean
+local Task = {}
+Task.__index = Task
+
+local tasks = {} -- the tasks that have not ended, by coroutine
+
+local function new_driver()
+    return { ready = {}, first = 1, last = 0, current = nil, running = false }
+end
+
+local function new_scope()
+    return { live = {}, count = 0, failed = {}, empty = jobs.future() }
+end
+
+local program = new_driver()
+local active -- the innermost driver that is running
+local ambient = new_scope()
+
+local function make_ready(task)
+    if not task.ready then
+        local driver = task.driver
+        task.ready = true
+        driver.last = driver.last + 1
+        driver.ready[driver.last] = task
+    end
+end
+
+local function has_ready(driver)
+    return driver.first <= driver.last
+end
+
+-- Calls fn when the returned value is garbage, or the state closes.
+local function when_collected(fn)
+    if newproxy then
+        local proxy = newproxy(true)
+        getmetatable(proxy).__gc = fn
+        return proxy
+    end
+    return setmetatable({}, { __gc = fn })
+end
+
+local function report_failure(task)
+    if not task.joined then
+        report(("a task failed and nobody joined it: %s"):format(tostring(task.results[2])))
+    end
+end
+
+local function end_task(task, ok, ...)
+    local scope = task.scope
+    tasks[task.thread] = nil
+    task.thread = nil
+    task.ok, task.done = ok, true
+    if ok then
+        task.results = compat.pack(...)
+    else
+        task.results = { n = 2, nil, (...) }
+        if not task.joined then
+            if scope == ambient then
+                -- Who holds the task may still join it.
+                task.unreported = when_collected(function()
+                    report_failure(task)
+                end)
+            else
+                table.insert(scope.failed, task)
+            end
+        end
+    end
+    scope.live[task] = nil
+    scope.count = scope.count - 1
+    if scope.count == 0 and scope ~= ambient then
+        scope.empty:set()
+    end
+    task.ended:set()
+end
+
+local function resume(task)
+    local ok, yielded = coroutine.resume(task.thread)
+    if task.done then
+        return
+    end
+    if not ok then -- only for want of memory or stack: `body` catches all else
+        end_task(task, false, yielded)
+    elseif yielded ~= WAIT then
+        make_ready(task)
+    end
+end
+
+-- Under xpcall inside the coroutine, so that to-be-closed variables are closed by the task itself.
+local function body(task, fn, arguments)
+    local function on_error(err)
+        if type(err) == "string" then
+            task.traceback = debug.traceback(err, 2)
+        end
+        return err
+    end
+    end_task(
+        task,
+        xpcall(function()
+            return fn(compat.unpack(arguments, 1, arguments.n))
+        end, on_error)
+    )
+end
+
+local function new_task(scope, driver, fn, ...)
+    local task = setmetatable({ done = false, scope = scope, driver = driver, ended = jobs.future() }, Task)
+    local arguments = compat.pack(...)
+    task.thread = coroutine.create(function()
+        body(task, fn, arguments)
+    end)
+    tasks[task.thread] = task
+    scope.live[task] = task
+    scope.count = scope.count + 1
+    make_ready(task)
+    return task
+end
+
+local function run_ready(driver)
+    -- Up to those that are ready now, so that the core gets its turn.
+    for _ = driver.first, driver.last do
+        local task = driver.ready[driver.first]
+        driver.ready[driver.first] = nil
+        driver.first = driver.first + 1
+        task.ready = false
+        driver.current = task
+        resume(task)
+        driver.current = nil
+    end
+end
+
+-- Runs `step(driver)` with the driver as the active one.
+local function as_active(driver, step, ...)
+    local outer = active
+    active, driver.running = driver, true
+    local ok, err = pcall(step, driver, ...)
+    active, driver.running, driver.current = outer, false, nil
+    if not ok then
+        error(err, 0)
+    end
+end
+
+local function run_until(driver, future)
+    while not future.done do
+        run_ready(driver)
+        if not future.done then
+            loop.pump(has_ready(driver) and 0 or nil)
+        end
+    end
+end
+
+-- Parks the running task until the future is done. `on` has the tasks that it waits for, if any, as values.
+local function park(task, future, on)
+    task.waits_for = on
+    future:subscribe(function()
+        make_ready(task)
+    end)
+    repeat
+        coroutine.yield(WAIT)
+    until future.done
+    task.waits_for = nil
+end
+
+local function depends_on(task, other)
+    if task == other then
+        return true
+    end
+    for _, awaited in pairs(task.waits_for or {}) do
+        if depends_on(awaited, other) then
+            return true
+        end
+    end
+    return false
+end
+
+local function current()
+    local thread = coroutine.running()
+    return thread and tasks[thread]
+end
+
+function script.wait(future)
+    local task = current()
+    if task then
+        park(task, future)
+    else
+        while not future.done do
+            loop.pump()
+        end
+    end
+end
+
+local function check_function(value, index, name)
+    if type(value) ~= "function" then
+        error(("bad argument #%d to '%s' (function expected, got %s)"):format(index, name, type(value)), 3)
+    end
+end
+
+-- Where a task goes that is spawned here: to the scope and driver of the task that is running, also when
+-- one of its coroutines calls.
+local function place()
+    local task = active and active.current
+    if task then
+        return task.scope, task.driver
+    end
+    return ambient, program
+end
+
+local function spawn(fn, ...)
+    local scope, driver = place()
+    local task = new_task(scope, driver, fn, ...)
+    if not active and not callback.current() then
+        as_active(program, run_ready)
+    end
+    return task
+end
+
+--- Starts a task. In a task it begins when the others had their turn; elsewhere it runs at once up to its
+--- first wait, and goes on while `run`, `all`, `join` or `loop():step()` run.
+---@param fn function
+---@param ... any its arguments
+---@return chamvi.Task
+function script.spawn(fn, ...)
+    check_function(fn, 1, "spawn")
+    return spawn(fn, ...)
+end
+
+--- Waits until the task has ended. Raises when that could never be: tasks that join each other.
+---@return any ... what its function returned, or nil and what it raised
+function Task:join()
+    self.joined = true
+    if not self.done then
+        jobs.check_may_wait("task:join")
+        local caller = current()
+        if caller and depends_on(self, caller) then
+            error("task:join: deadlock: the task waits for the one that would join it", 2)
+        end
+        if caller and caller.driver == self.driver then
+            park(caller, self.ended, { self })
+        elseif self.driver.running then
+            error("task:join: deadlock: the task stands still while a coroutine that is no task waits", 2)
+        else
+            as_active(self.driver, run_until, self.ended)
+        end
+    end
+    return compat.unpack(self.results, 1, self.results.n)
+end
+
+local function report_failures(scope)
+    for _, task in ipairs(scope.failed) do
+        report_failure(task)
+    end
+end
+
+--- Runs `fn(...)` as a task, with every task that it spawns, to the end.
+--- A task that failed and that nobody joined is reported on stderr, one line each.
+---@param fn function
+---@param ... any its arguments
+---@return any ... the results of fn; what fn raised is raised again, a string with its traceback
+function script.run(fn, ...)
+    check_function(fn, 1, "run")
+    jobs.check_may_wait("run")
+    local scope, caller = new_scope(), current()
+    local driver = caller and caller.driver or active and new_driver() or program
+    local main = new_task(scope, driver, fn, ...)
+    main.joined = true
+    if caller then
+        park(caller, scope.empty, scope.live)
+    else
+        as_active(driver, run_until, scope.empty)
+    end
+    report_failures(scope)
+    if not main.ok then
+        local err = main.results[2]
+        -- A run inside this one may have put the traceback there already.
+        local traced = type(err) == "string" and err:find("\nstack traceback:\n", 1, true)
+        error(not traced and main.traceback or err, 0)
+    end
+    return compat.unpack(main.results, 1, main.results.n)
+end
+
+--- Runs functions as tasks and waits for all of them.
+---@param functions function[]
+---@return table[] # for each function, in its place, a list with `n`: what it returned, or nil and what it raised
+function script.all(functions)
+    if type(functions) ~= "table" then
+        error(("bad argument #1 to 'all' (table expected, got %s)"):format(type(functions)), 2)
+    end
+    for index = 1, #functions do
+        if type(functions[index]) ~= "function" then
+            error(("bad argument #1 to 'all' (element %d is no function)"):format(index), 2)
+        end
+    end
+    jobs.check_may_wait("all")
+
+    local caller = current()
+    local scope, driver = place()
+    local nested = not caller and active ~= nil
+    if nested then
+        scope, driver = new_scope(), new_driver()
+    end
+    local started, left, all_ended = {}, #functions, jobs.future()
+    for index = 1, #functions do
+        local task = new_task(scope, driver, functions[index])
+        task.joined = true
+        task.ended:subscribe(function()
+            left = left - 1
+            if left == 0 then
+                all_ended:set()
+            end
+        end)
+        started[index] = task
+    end
+    if #functions > 0 then
+        if caller then
+            park(caller, all_ended, started)
+        else
+            as_active(driver, run_until, nested and scope.empty or all_ended)
+        end
+        if nested then
+            report_failures(scope)
+        end
+    end
+
+    local results = {}
+    for index, task in ipairs(started) do
+        results[index] = task.results
+    end
+    return results
+end
+
+--- Waits.
+---@param ms integer milliseconds, 0 or more
+---@return true|nil
+---@return chamvi.Error? err
+function script.sleep(ms)
+    if type(ms) ~= "number" or ms % 1 ~= 0 or ms < 0 then
+        error(("bad argument #1 to 'sleep' (milliseconds expected, got %s)"):format(
+            type(ms) == "number" and "another number" or type(ms)), 2)
+    end
+    jobs.check_may_wait("sleep")
+    local core, err = loop.core()
+    if not core then
+        return nil, err
+    end
+    return jobs.complete(nil, core:timer(ms))
+end
+
+--- Runs `fn()` as a task and calls `done` with its results, or with nil and what it raised. For programs
+--- that work with callbacks; returns at once.
+---@param fn function
+---@param done function what it raises itself is reported on stderr
+function script.async(fn, done)
+    check_function(fn, 1, "async")
+    check_function(done, 2, "async")
+    local function finish(ok, ...)
+        local called, err
+        if ok then
+            called, err = pcall(done, ...)
+        else
+            called, err = pcall(done, nil, ...)
+        end
+        if not called then
+            report(("the callback of async failed: %s"):format(tostring(err)))
+        end
+    end
+    spawn(function()
+        finish(pcall(fn))
+    end)
+end
+
+---@class chamvi.Loop
+local Loop = {}
+
+--- The descriptor to watch. It stays the same.
+---@return integer|nil fd
+---@return chamvi.Error? err
+function Loop.pollfd(_)
+    local core, err = loop.core()
+    if not core then
+        return nil, err
+    end
+    return core:pollfd()
+end
+
+--- What to watch the descriptor for: "r".
+---@return string|nil events
+---@return chamvi.Error? err
+function Loop.events(_)
+    local core, err = loop.core()
+    if not core then
+        return nil, err
+    end
+    return core:events()
+end
+
+--- 0 while there is something to do at once, else nil: then the descriptor tells.
+---@return 0|nil
+function Loop.timeout(_)
+    if has_ready(program) then
+        return 0
+    end
+    local core = loop.core()
+    return core and core:timeout()
+end
+
+--- Handles what is there and runs the tasks that can go on. To be called when the descriptor is readable or
+--- the timeout is 0.
+---@param timeout_ms? integer how long to wait for something to do; default 0
+---@return true|nil
+---@return chamvi.Error? err
+function Loop.step(_, timeout_ms)
+    if active or callback.current() then
+        error("loop:step called from inside a task or callback", 2)
+    end
+    local ok, err = pcall(as_active, program, function()
+        loop.pump(has_ready(program) and 0 or timeout_ms or 0)
+        run_ready(program)
+    end)
+    if not ok then
+        return nil, err
+    end
+    return true
+end
+
+--- The library's loop as an object that another loop can serve: the protocol of cqueues, with `step`.
+---@return chamvi.Loop
+function script.loop()
+    return Loop
+end
+
+return script

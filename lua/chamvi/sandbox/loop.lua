@@ -1,0 +1,72 @@
+-- The one core of this lua_State, and who gets its completions.
+--
+-- The core takes operations and gives back completions under integer ids. Nothing here waits for anybody:
+-- handlers are called from `pump` and hand the news on (task.lua).
+
+local native = require "chamvi.sandbox.core"
+local errors = require "chamvi.sandbox.errors"
+
+local loop = {}
+
+local core -- made at the first use, so that loading the library before a fork is fine
+local handlers = {} -- by id, until its last completion
+local expected = 0 -- how many handlers there are
+
+--- The core, opened by the first call.
+---@return userdata|nil core
+---@return chamvi.Error? err
+function loop.core()
+    if not core then
+        local opened, code, message, detail = native.open()
+        if not opened then
+            return nil, errors.sandbox(code, message, { detail = detail })
+        end
+        core = opened
+    end
+    return core
+end
+
+--- Has `handler(what, ...)` called with each completion of an operation. It must not yield.
+---@param id integer
+---@param handler fun(what: string, ...)
+function loop.expect(id, handler)
+    handlers[id] = handler
+    expected = expected + 1
+end
+
+local function deliver(id, what, ...)
+    if id == nil then
+        return false
+    end
+    local handler = handlers[id]
+    if handler then
+        if what ~= "output" then
+            handlers[id] = nil
+            expected = expected - 1
+        end
+        handler(what, ...)
+    end
+    return true
+end
+
+--- Waits for the core and delivers all that it has. Raises a SandboxError when the core can't be used, as
+--- in a forked child.
+---@param timeout_ms? integer at most this long; nil: until there is something, 0: not at all
+function loop.pump(timeout_ms)
+    if expected == 0 and timeout_ms == nil then
+        error("chamvi.sandbox: deadlock: nothing is under way that could end this wait", 0)
+    end
+    local opened, err = loop.core()
+    if not opened then
+        error(err, 0)
+    end
+    local ok, code, message, detail = opened:step(timeout_ms)
+    if not ok then
+        error(errors.sandbox(code, message, { detail = detail }), 0)
+    end
+    while deliver(opened:next()) do
+        -- `deliver` did the work.
+    end
+end
+
+return loop

@@ -1,0 +1,182 @@
+-- Checks a repository out into a workspace, by git inside the workspace, so that it serves every provider.
+
+local constants = require "chamvi.sandbox.constants"
+local errors = require "chamvi.sandbox.errors"
+local options = require "chamvi.sandbox.options"
+
+local INPUT = { repo = options.any, ref = options.any, signal = options.signal }
+
+-- git asks nobody, runs no hook, uses no stored credentials and no transport but these two. Both askpass
+-- variables must be empty too: the option alone leaves the variables in force.
+local GIT = {
+    "env",
+    "GIT_TERMINAL_PROMPT=0",
+    "GIT_ASKPASS=",
+    "SSH_ASKPASS=",
+    "GIT_ALLOW_PROTOCOL=https:file",
+    "git",
+    "-c",
+    "core.askPass=",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "credential.helper=",
+    "-c",
+    "init.defaultBranch=main",
+    "-c",
+    "advice.detachedHead=false",
+    -- A transfer that crawls for a minute is given up.
+    "-c",
+    "http.lowSpeedLimit=1000",
+    "-c",
+    "http.lowSpeedTime=60",
+}
+
+-- User info may be a password.
+local function redact(text)
+    return (text:gsub("(%a[%w+.-]*://)[^/@%s]*@", "%1"))
+end
+
+local function trim(text)
+    return (text:gsub("^%s+", ""):gsub("%s+$", ""))
+end
+
+local function check_repo(repo)
+    if type(repo) ~= "string" or repo == "" or repo:find("%c") then
+        return nil, errors.validation("invalid_repo", "repo must be the URL of a repository")
+    end
+    if redact(repo) ~= repo then
+        return nil, errors.validation("invalid_repo", "repo must not carry a user name or password")
+    end
+    return true
+end
+
+-- git would read some characters as more than a name: a colon as a local branch to write.
+local function check_ref(ref)
+    if type(ref) ~= "string" or ref == "" or ref:find("^-") or ref:find("[%c%s~^:?*%[\\]") then
+        return nil, errors.validation(
+            "invalid_ref",
+            "ref must be the name of a branch or tag, a full ref name or a full commit id"
+        )
+    end
+    return true
+end
+
+-- Runs git; `doing` says what for. Returns its result when it exited with 0 or `accepted`.
+local function git(workspace, signal, doing, arguments, accepted)
+    local argv = {}
+    for _, argument in ipairs(GIT) do
+        table.insert(argv, argument)
+    end
+    for _, argument in ipairs(arguments) do
+        table.insert(argv, argument)
+    end
+    local result, err = workspace:exec(argv, { timeout_ms = constants.EXEC_TIMEOUT_MAX_MS, signal = signal })
+    if not result then
+        return nil, err
+    end
+    if result.exit_code == 0 or result.exit_code == accepted then
+        return result
+    end
+
+    local words = trim(redact(result.stderr))
+    local reason
+    if result.timed_out then
+        reason = ("it took longer than %d ms"):format(constants.EXEC_TIMEOUT_MAX_MS)
+    elseif result.exit_code == 127 then
+        reason = "the workspace has no git, or no env"
+    else
+        reason = words:match("fatal: ([^\n]*)") or words:match("error: ([^\n]*)") or words:match("^[^\n]*")
+    end
+    return nil, errors.sandbox("checkout_failed", ("%s failed: %s"):format(doing, reason), { detail = words })
+end
+
+-- The full id of the commit to check out, nil without an error when the repository is empty.
+local function fetch(workspace, signal, ref)
+    -- The plus ahead of the name, so that git takes no plus of the name's own for it.
+    local arguments = { "fetch", "--quiet", "--depth", "1", "--no-tags", "--no-recurse-submodules", "--no-auto-gc" }
+    table.insert(arguments, "--end-of-options")
+    table.insert(arguments, "origin")
+    table.insert(arguments, "+" .. (ref or "HEAD"))
+    local doing = ref and ('fetching "%s"'):format(ref) or "fetching the default branch"
+    local fetched, err = git(workspace, signal, doing, arguments)
+    if not fetched then
+        if ref or err.code ~= "checkout_failed" then
+            return nil, err
+        end
+        -- An empty repository has no HEAD to fetch either; --exit-code makes that a 2.
+        local listed = git(workspace, signal, doing, { "ls-remote", "--quiet", "--exit-code", "origin" }, 2)
+        return nil, not (listed and listed.exit_code == 2) and err or nil
+    end
+
+    local resolved
+    local resolving = { "rev-parse", "--verify", "--end-of-options", "FETCH_HEAD^{commit}" }
+    resolved, err = git(workspace, signal, "resolving what was fetched", resolving)
+    if not resolved then
+        return nil, err
+    end
+    local id = trim(resolved.stdout)
+    if not id:find("^%x+$") then
+        return nil, errors.sandbox("checkout_failed", "git named no commit for what was fetched")
+    end
+    return id
+end
+
+--- Makes the workspace's root a git repository and checks out `ref` of `repo` there, one commit deep, with
+--- HEAD detached and `origin` set, so that more can be fetched later. Works through `workspace:exec` alone.
+---@param workspace { exec: function } a workspace whose root is empty
+---@param input? { repo?: string, ref?: string, signal?: chamvi.Signal }
+---   `repo` a normalized URL (https or file); none: an empty repository. `ref` a branch, a tag, a full ref name
+---   or a full commit id; default: the repository's default branch
+---@return { commit?: string }|nil # the commit, none without a repo and for an empty one
+---@return chamvi.Error? err ValidationError `invalid_repo`, `invalid_ref`, `invalid_input`; SandboxError
+---   `checkout_failed` with git's stderr in `detail`, or what `exec` returned
+return function(workspace, input)
+    if type(workspace) ~= "table" or type(workspace.exec) ~= "function" then
+        error(("bad argument #1 to 'prepare_workspace' (workspace expected, got %s)"):format(type(workspace)), 2)
+    end
+    local given = options.check("prepare_workspace", input, INPUT)
+    local repo, ref, signal = given.repo, given.ref, given.signal
+    local ok, err
+    if repo ~= nil then
+        ok, err = check_repo(repo)
+        if not ok then
+            return nil, err
+        end
+    end
+    if ref ~= nil then
+        if repo == nil then
+            return nil, errors.validation("invalid_input", "a ref without a repo makes no sense")
+        end
+        ok, err = check_ref(ref)
+        if not ok then
+            return nil, err
+        end
+    end
+
+    -- Without a template there are no hooks.
+    ok, err = git(workspace, signal, "git init", { "init", "--quiet", "--template=" })
+    if not ok then
+        return nil, err
+    end
+    if repo == nil then
+        return {}
+    end
+    ok, err = git(workspace, signal, "adding the remote", { "remote", "add", "--", "origin", repo })
+    if not ok then
+        return nil, err
+    end
+    local commit
+    commit, err = fetch(workspace, signal, ref)
+    if not commit then
+        if err then
+            return nil, err
+        end
+        return {}
+    end
+    ok, err = git(workspace, signal, "the checkout", { "checkout", "--quiet", "--detach", commit })
+    if not ok then
+        return nil, err
+    end
+    return { commit = commit }
+end

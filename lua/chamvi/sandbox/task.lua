@@ -1,0 +1,179 @@
+-- Waiting. Library code waits for futures; how, depends on who waits:
+--
+-- - A job is a coroutine of the library's own (a create, a disposal). Any pump resumes it, also that of a
+--   program which blocks, so that its work goes on whoever waits for what.
+-- - Everything else waits as the host says (host/init.lua): its tasks yield, other code runs the core.
+
+local callback = require "chamvi.sandbox.callback"
+local compat = require "chamvi.sandbox.compat"
+local errors = require "chamvi.sandbox.errors"
+local host = require "chamvi.sandbox.host"
+local loop = require "chamvi.sandbox.loop"
+
+local task = {}
+
+local jobs = {} -- the coroutines of the jobs that have not ended
+
+---@class chamvi.Future
+---@field done boolean
+local Future = {}
+Future.__index = Future
+
+--- A value that comes later.
+---@return chamvi.Future
+function task.future()
+    return setmetatable({ done = false, _waiters = {} }, Future)
+end
+
+local function settle(future, failed, results)
+    if future.done then
+        return
+    end
+    future.done, future._failed, future._results = true, failed, results
+    local waiters = future._waiters
+    future._waiters = nil
+    for _, wake in ipairs(waiters) do
+        wake()
+    end
+end
+
+--- Gives the future its results; only the first call counts.
+function Future:set(...)
+    settle(self, false, compat.pack(...))
+end
+
+--- Has everyone who waits raise `err`.
+---@param err any
+function Future:fail(err)
+    settle(self, true, { n = 1, err })
+end
+
+--- Has `wake()` called once when the future is done, which it is not yet. `wake` must not yield.
+---@param wake fun()
+function Future:subscribe(wake)
+    table.insert(self._waiters, wake)
+end
+
+local function resume(thread, ...)
+    local ok, err = coroutine.resume(thread, ...)
+    if not ok then
+        error(err, 0) -- only for want of memory or stack: jobs run under pcall
+    end
+end
+
+--- Raises unless the caller may wait here. To be called before anything is started.
+---@param what string the function that would wait
+function task.check_may_wait(what)
+    local inside = callback.current()
+    if inside and not jobs[coroutine.running()] then
+        error(("%s waits, and %s must not: use sandbox.spawn there"):format(what, inside), 3)
+    end
+end
+
+--- Waits until the future is done.
+---@param future chamvi.Future
+---@return any ... its results; raises when it failed
+function task.wait(future)
+    if not future.done then
+        local thread = coroutine.running()
+        if thread and jobs[thread] then
+            future:subscribe(function()
+                resume(thread)
+            end)
+            coroutine.yield()
+        else
+            host.current().wait(future)
+        end
+    end
+    local results = future._results
+    if future._failed then
+        error(results[1], 0)
+    end
+    return compat.unpack(results, 1, results.n)
+end
+
+--- Starts a job: `fn(...)` in a coroutine of the library's own.
+---@param fn function
+---@return chamvi.Future # of its results
+function task.start(fn, ...)
+    local future = task.future()
+    local thread
+    local function ended(ok, ...)
+        jobs[thread] = nil
+        if ok then
+            future:set(...)
+        else
+            future:fail((...))
+        end
+    end
+    thread = coroutine.create(function(...)
+        ended(pcall(fn, ...))
+    end)
+    jobs[thread] = true
+    resume(thread, ...)
+    return future
+end
+
+local function abort_error(message, cause)
+    return errors.sandbox("aborted", message, { cause = cause })
+end
+
+--- The error of a call whose signal was aborted.
+---@param signal chamvi.Signal
+---@return chamvi.Error
+function task.aborted(signal)
+    local reason = signal.reason
+    local message = type(reason) == "string" and "the call was aborted: " .. reason or "the call was aborted"
+    return abort_error(message, reason)
+end
+
+--- Waits for an operation of the core.
+---@param watch? { signal?: chamvi.Signal, on_output?: function } what aborts it, and who gets its output
+---@param id integer|nil what the core returned: an id, or nil, code, message, detail
+---@return any value what the operation gave, true when nothing
+---@return chamvi.Error? err when value is nil
+function task.complete(watch, id, code, message, detail)
+    if not id then
+        return nil, errors.sandbox(code, message, { detail = detail })
+    end
+    local signal, on_output = watch and watch.signal, watch and watch.on_output
+    local future = task.future()
+    local broken -- the error of an `on_output` that failed
+
+    local function abort(text)
+        loop.core():abort(id, "aborted", text)
+    end
+
+    loop.expect(id, function(what, ...)
+        if what ~= "output" then
+            future:set(what, ...)
+        elseif not broken then
+            local ok, cause = callback.call("on_output", on_output, ...)
+            if not ok then
+                broken = abort_error("on_output failed: " .. tostring(cause), cause)
+                abort(broken.message)
+            end
+        end
+    end)
+
+    local forget = signal and signal:on_abort(function()
+        abort(task.aborted(signal).message)
+    end)
+    local what, value, text, more, partial = task.wait(future)
+    if forget then
+        forget()
+    end
+
+    if broken then
+        return nil, broken
+    end
+    if what ~= "error" then
+        return value == nil and true or value
+    end
+    if value == "aborted" and signal and signal.aborted then
+        return nil, task.aborted(signal)
+    end
+    return nil, errors.sandbox(value, text, { detail = more, partial = partial })
+end
+
+return task

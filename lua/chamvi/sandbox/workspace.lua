@@ -1,0 +1,289 @@
+-- A workspace whose commands a supervisor runs, and the checks of what `exec` is given.
+
+local constants = require "chamvi.sandbox.constants"
+local errors = require "chamvi.sandbox.errors"
+local loop = require "chamvi.sandbox.loop"
+local options = require "chamvi.sandbox.options"
+local task = require "chamvi.sandbox.task"
+
+local workspaces = {}
+
+local ARGUMENT_MAX_BYTES = 131071 -- one string of execve(2) on Linux, without its NUL
+local PATH_MAX_BYTES = 4096
+
+-- What a model gives is of any type here: a wrong one is its error and is returned, not raised.
+local EXEC_OPTIONS = {
+    cwd = options.any,
+    timeout_ms = options.any,
+    stdin = options.any,
+    signal = options.signal,
+    on_output = options.callable,
+}
+
+local function check_argv(argv)
+    local function wrong(...)
+        return nil, errors.validation("invalid_argv", string.format(...))
+    end
+
+    if type(argv) ~= "table" then
+        return wrong("argv must be a list of strings, got a %s", type(argv))
+    end
+    local keys = 0
+    for _ in pairs(argv) do
+        keys = keys + 1
+    end
+    local copy = {}
+    for index = 1, keys do
+        local value = argv[index]
+        if value == nil then
+            return wrong("argv must be a list without gaps or other keys: element %d is missing", index)
+        end
+        if type(value) ~= "string" then
+            return wrong("argv element %d must be a string, got a %s", index, type(value))
+        end
+        if value:find("\0", 1, true) then
+            return wrong("argv element %d has a NUL byte", index)
+        end
+        if #value > ARGUMENT_MAX_BYTES then
+            return wrong("argv element %d has %d bytes; at most %d are possible: pass it on stdin or in a file",
+                index, #value, ARGUMENT_MAX_BYTES)
+        end
+        copy[index] = value
+    end
+    if keys == 0 then
+        return wrong("argv is empty: its first element must name the program")
+    end
+    if copy[1] == "" then
+        return wrong("argv element 1 is empty: it must name the program")
+    end
+    return copy
+end
+
+-- The path as one relative to the root, "" for the root itself.
+local function relative_path(path)
+    local function wrong(...)
+        return nil, errors.validation("invalid_path", string.format(...))
+    end
+
+    if type(path) ~= "string" then
+        return wrong("the path must be a string, got a %s", type(path))
+    end
+    if path == "" then
+        return wrong('the path is empty: "." is the workspace root')
+    end
+    if path:find("\0", 1, true) then
+        return wrong("the path has a NUL byte")
+    end
+    if #path > PATH_MAX_BYTES then
+        return wrong("the path has %d bytes, more than %d", #path, PATH_MAX_BYTES)
+    end
+
+    -- Resolved as an absolute path first, since one like "../workspace/src" is inside after all.
+    local absolute = path:sub(1, 1) == "/" and path or constants.WORKSPACE_ROOT .. "/" .. path
+    local parts = {}
+    for part in absolute:gmatch("[^/]+") do
+        if part == ".." then
+            table.remove(parts)
+        elseif part ~= "." then
+            table.insert(parts, part)
+        end
+    end
+    if "/" .. (parts[1] or "") ~= constants.WORKSPACE_ROOT then
+        return wrong("the path leads out of the workspace: give one relative to its root, or under %s",
+            constants.WORKSPACE_ROOT)
+    end
+    return table.concat(parts, "/", 2)
+end
+
+local function check_timeout(timeout_ms)
+    if timeout_ms == nil then
+        return constants.EXEC_TIMEOUT_MS
+    end
+    -- A NaN fails each comparison.
+    if type(timeout_ms) ~= "number" or not (timeout_ms >= 1 and timeout_ms % 1 == 0 or timeout_ms == math.huge) then
+        return nil, errors.validation("invalid_timeout", "timeout_ms must be a whole number of at least 1")
+    end
+    return math.min(timeout_ms, constants.EXEC_TIMEOUT_MAX_MS)
+end
+
+local function check_stdin(stdin)
+    if stdin ~= nil and type(stdin) ~= "string" then
+        return nil, errors.validation("invalid_stdin", ("stdin must be a string, got a %s"):format(type(stdin)))
+    end
+    return true
+end
+
+---@class chamvi.ExecRequest
+---@field argv string[] a copy
+---@field cwd string relative to the root, "" for the root
+---@field timeout_ms integer at most EXEC_TIMEOUT_MAX_MS
+---@field stdin? string
+---@field signal? chamvi.Signal
+---@field on_output? function
+
+--- Checks what `exec` was given. Wrong options raise; a model's wrong input is returned as ValidationError.
+---@param argv any
+---@param given any
+---@return chamvi.ExecRequest|nil
+---@return chamvi.Error? err
+local function check_exec(argv, given)
+    local request = options.check("exec", given, EXEC_OPTIONS)
+    local ok, err
+    request.argv, err = check_argv(argv)
+    if not request.argv then
+        return nil, err
+    end
+    request.cwd, err = relative_path(request.cwd == nil and "." or request.cwd)
+    if not request.cwd then
+        return nil, err
+    end
+    request.timeout_ms, err = check_timeout(request.timeout_ms)
+    if not request.timeout_ms then
+        return nil, err
+    end
+    ok, err = check_stdin(request.stdin)
+    if not ok then
+        return nil, err
+    end
+    return request
+end
+
+---@class chamvi.WorkspaceInfo
+---@field run_id string
+---@field provider string name of the provider that made it
+---@field repo? string
+---@field ref? string
+---@field commit? string what HEAD was after the checkout
+---@field created_at integer epoch milliseconds
+---@field expires_at integer epoch milliseconds
+
+---@class chamvi.ExecResult
+---@field status "exited"|"signaled"|"timed_out"
+---@field exit_code integer as a shell reports it: 127 not found, 126 not executable, 128+n signal n, 124 timeout
+---@field term_signal? integer
+---@field stdout string UTF-8, at most OUTPUT_MAX_BYTES
+---@field stderr string
+---@field stdout_truncated boolean
+---@field stderr_truncated boolean
+---@field stdout_bytes integer all that was printed, kept or not
+---@field stderr_bytes integer
+---@field streams_held boolean a background job still holds the output
+---@field timed_out boolean
+---@field duration_ms integer
+
+---@class chamvi.Workspace
+---@field id string a UUID
+---@field info chamvi.WorkspaceInfo
+---@field disposed boolean
+local Workspace = {}
+Workspace.__index = Workspace
+
+--- A workspace on a running supervisor.
+---@param input { id: string, info: chamvi.WorkspaceInfo, handle: integer, remove: fun(): true?, chamvi.Error? }
+---   `handle` from core:launch; `remove` ends the supervisor and deletes all: it runs as a job, one at a time,
+---   and again after a failure
+---@return chamvi.Workspace
+function workspaces.new(input)
+    return setmetatable({
+        id = input.id,
+        info = input.info,
+        disposed = false,
+        _state = {
+            handle = input.handle,
+            remove = input.remove,
+            gone = false, -- found gone, before any dispose
+            closed = false, -- dispose was called
+            removal = nil, -- future of the latest removal
+            removed = false,
+        },
+    }, Workspace)
+end
+
+local function check_usable(self)
+    local state = self._state
+    if state.closed then
+        return nil, errors.sandbox("disposed", "the workspace was disposed")
+    end
+    if state.gone then
+        return nil, errors.sandbox("gone", "the workspace is gone: its folder or its supervisor no longer exists")
+    end
+    return true
+end
+
+local function mark_gone(self)
+    self._state.gone = true
+    self.disposed = true
+end
+
+---@class chamvi.ExecOptions
+---@field cwd? string relative to the root or under /workspace; default the root
+---@field timeout_ms? integer default EXEC_TIMEOUT_MS, clamped to EXEC_TIMEOUT_MAX_MS
+---@field stdin? string default: end of file at once
+---@field signal? chamvi.Signal aborts the command
+---@field on_output? fun(stream: "stdout"|"stderr", chunk: string) gets every raw chunk, beyond the cap too; must
+---   not wait; a command that outruns it is slowed down; what it raises aborts the command
+
+--- Runs a command; no shell is involved. Waits until it has ended. A non-zero exit is a result, no error.
+---@param argv string[] the program and its arguments, without NUL, each at most 131,071 bytes
+---@param given? chamvi.ExecOptions
+---@return chamvi.ExecResult|nil
+---@return chamvi.Error? err ValidationError for argv, cwd, timeout_ms, stdin; SandboxError `aborted`, `disposed`,
+---   `gone`, `cwd_not_found`, `transport_lost` (the outcome is unknown; `err.partial` has the output so far)
+function Workspace:exec(argv, given)
+    local request, err = check_exec(argv, given)
+    if not request then
+        return nil, err
+    end
+    task.check_may_wait("exec")
+    local usable
+    usable, err = check_usable(self)
+    if not usable then
+        return nil, err
+    end
+    if request.signal and request.signal.aborted then
+        return nil, task.aborted(request.signal)
+    end
+
+    local core, handle = loop.core(), self._state.handle
+    local result
+    result, err = task.complete(
+        request,
+        core:exec(
+            handle,
+            request.argv,
+            request.cwd,
+            request.timeout_ms,
+            constants.OUTPUT_MAX_BYTES,
+            request.stdin,
+            request.on_output ~= nil
+        )
+    )
+    if not result and (err.code == "gone" or err.code == "transport_lost" and core:lost(handle)) then
+        mark_gone(self)
+    end
+    return result, err
+end
+
+--- Kills everything that the workspace ran and deletes everything that it stored, and waits until that is
+--- done. Commands under way end with `disposed`. May be called again, also by several at once; after a
+--- failure the next call tries again.
+---@return true|nil
+---@return chamvi.Error? err
+function Workspace:dispose()
+    task.check_may_wait("dispose")
+    local state = self._state
+    self.disposed, state.closed = true, true
+    if state.removed then
+        return true
+    end
+    if not state.removal or state.removal.done then -- none yet, or it failed
+        state.removal = task.start(function()
+            local ok, err = state.remove()
+            state.removed = ok
+            return ok, err
+        end)
+    end
+    return task.wait(state.removal)
+end
+
+return workspaces

@@ -1,0 +1,233 @@
+-- Workspaces as plain folders of this machine.
+--
+-- There is NO ISOLATION: commands run as the user of the host program and can read and write whatever that
+-- user can. For development and tests only. What holds all the same: commands see nothing of the host's
+-- environment, and all that they start dies with the workspace (unless a command sets out to kill both
+-- processes that look after it).
+
+local constants = require "chamvi.sandbox.constants"
+local errors = require "chamvi.sandbox.errors"
+local loop = require "chamvi.sandbox.loop"
+local native = require "chamvi.sandbox.core"
+local options = require "chamvi.sandbox.options"
+local prepare_workspace = require "chamvi.sandbox.prepare"
+local task = require "chamvi.sandbox.task"
+local workspaces = require "chamvi.sandbox.workspace"
+
+local local_sandbox = {}
+
+local NAME = "local"
+local PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+local PROVIDER_OPTIONS = {
+    root = options.absolute_path,
+    env = options.env,
+    limits = options.record({ timeout_ms = options.positive_integer }),
+    clock = options.clock,
+}
+
+-- A manager passes the same options to every provider; of the limits only the lifetime means something here.
+local CREATE_OPTIONS = {
+    run_id = options.string,
+    repo = options.any, -- checked as a model's input by prepare_workspace
+    ref = options.any,
+    image = options.string,
+    env = options.env,
+    limits = options.record({
+        cpu = options.string,
+        memory = options.string,
+        storage = options.string,
+        pids = options.positive_integer,
+        timeout_ms = options.positive_integer,
+    }),
+    signal = options.signal,
+}
+
+local function default_root()
+    local temporary = os.getenv("TMPDIR")
+    if not temporary or temporary:sub(1, 1) ~= "/" then
+        temporary = "/tmp"
+    end
+    return temporary:gsub("/+$", "") .. "/chamvi-workspaces"
+end
+
+-- Everything that a command sees, later layers winning; nothing of the host's own environment.
+local function environment(folder, ...)
+    local merged = { PATH = PATH, LANG = "C.UTF-8" }
+    for name, value in pairs(constants.SANDBOX_ENV) do
+        merged[name] = value
+    end
+    merged.HOME = folder .. ".home"
+    merged.TMPDIR = folder .. ".tmp"
+    merged.GIT_CONFIG_VALUE_0 = folder -- of safe.directory
+    for index = 1, select("#", ...) do
+        for name, value in pairs(select(index, ...) or {}) do
+            merged[name] = value
+        end
+    end
+
+    local list = {}
+    for name, value in pairs(merged) do
+        table.insert(list, name .. "=" .. value)
+    end
+    table.sort(list)
+    return list
+end
+
+-- Starts a supervisor on the folders, waits until it is ready, and returns the core's handle of it.
+local function launch(folders, env)
+    local core, err = loop.core()
+    if not core then
+        return nil, err
+    end
+    local handle, id, message, detail = core:launch({
+        base = folders.base,
+        names = folders.names,
+        env = env or {},
+        create = env ~= nil,
+        remove_only = env == nil,
+    })
+    if not handle then
+        return nil, errors.sandbox(id, message, { detail = detail })
+    end
+    local ready
+    ready, err = task.complete(nil, id)
+    if not ready then
+        return nil, err
+    end
+    return handle
+end
+
+-- A function that ends the supervisor and deletes the folders. A supervisor that is lost can't delete, and
+-- a handle is good for one attempt: after that a new supervisor does it.
+local function remover(folders, handle)
+    return function()
+        local core, err = loop.core()
+        if not core then
+            return nil, err
+        end
+        if handle then
+            local removed
+            removed, err = task.complete(nil, core:remove(handle))
+            handle = nil
+            if removed or err.code ~= "transport_lost" then
+                return removed, err
+            end
+        end
+        local again
+        again, err = launch(folders)
+        if not again then
+            return nil, err
+        end
+        return task.complete(nil, core:remove(again))
+    end
+end
+
+-- What a create returns for what went wrong in it.
+local function create_error(err)
+    if errors.is_error(err, "ValidationError") or err.code == "aborted" or err.code == "checkout_failed" then
+        return err
+    end
+    return errors.sandbox("create_failed", "the workspace could not be made: " .. err.message, {
+        detail = err.detail,
+        cause = err,
+    })
+end
+
+-- Runs as a job. The launch is not aborted but waited for: it is short, and then all can be removed.
+local function create(provider, given)
+    local id = native.uuid()
+    local folder = provider.root .. "/" .. id
+    local folders = { base = provider.root, names = { id, id .. ".home", id .. ".tmp" } }
+    local lifetime_ms = given.limits and given.limits.timeout_ms or provider.timeout_ms
+    local created_at = provider.clock.now()
+
+    local handle, err = launch(folders, environment(folder, provider.env, given.env))
+    local workspace = workspaces.new({
+        id = id,
+        handle = handle,
+        info = {
+            run_id = given.run_id,
+            provider = NAME,
+            repo = given.repo,
+            ref = given.ref,
+            created_at = created_at,
+            expires_at = created_at + lifetime_ms,
+        },
+        remove = remover(folders, handle),
+    })
+    local prepared
+    if handle then
+        prepared, err = prepare_workspace(workspace, { repo = given.repo, ref = given.ref, signal = given.signal })
+    end
+    if prepared then
+        workspace.info.commit = prepared.commit
+        return workspace
+    end
+
+    local failure = create_error(err)
+    -- A launch that failed has left nothing; one that was lost may have.
+    if handle or err.code == "transport_lost" then
+        local removed, left = workspace:dispose()
+        if not removed then
+            failure.message = failure.message .. "; and its folder could not be removed: " .. left.message
+        end
+    end
+    return nil, failure
+end
+
+---@class chamvi.LocalProvider
+---@field name "local"
+
+---@class chamvi.LocalOptions
+---@field root? string
+---@field env? table<string, string>
+---@field limits? { timeout_ms?: integer }
+---@field clock? { now: fun(): integer }
+
+---@class chamvi.CreateOptions
+---@field run_id string
+---@field repo? string
+---@field ref? string
+---@field image? string
+---@field env? table<string, string>
+---@field limits? table
+---@field signal? chamvi.Signal
+
+--- A provider whose workspaces are folders under `root`. Creates nothing yet.
+---@param given? chamvi.LocalOptions
+---   `root` an absolute path (default: chamvi-workspaces in $TMPDIR or /tmp); `env` is added to the environment of
+---   every command; `limits.timeout_ms` the lifetime of a workspace (default 30 minutes); `clock.now` returns epoch
+---   milliseconds. Raises an InvalidAgentDefinitionError for a wrong or unknown option
+---@return chamvi.LocalProvider
+function local_sandbox.create_local_sandbox(given)
+    local settings = options.check("create_local_sandbox", given, PROVIDER_OPTIONS)
+    local provider = {
+        root = (settings.root or default_root()):gsub("(.)/+$", "%1"),
+        env = options.copy(settings.env),
+        timeout_ms = settings.limits and settings.limits.timeout_ms or constants.DEFAULT_LIMITS.timeout_ms,
+        clock = settings.clock or { now = native.now_ms },
+    }
+
+    --- Makes a workspace: its folders, its supervisor, its git repository. Whatever fails or is aborted on the
+    --- way is removed again before this returns.
+    ---@param self chamvi.LocalProvider
+    ---@param request chamvi.CreateOptions
+    ---   `repo` a normalized URL, none: an empty git repository; `ref` a branch, tag, full ref name or full commit
+    ---   id; `env` wins over the provider's; `image` and the limits but `timeout_ms` mean nothing here
+    ---@return chamvi.Workspace|nil
+    ---@return chamvi.Error? err ValidationError for repo and ref; SandboxError `create_failed`, `checkout_failed`,
+    ---   `aborted`
+    local function create_workspace(_, request)
+        local asked = options.check("create", request, CREATE_OPTIONS, { "run_id" })
+        task.check_may_wait("create")
+        if asked.signal and asked.signal.aborted then
+            return nil, task.aborted(asked.signal)
+        end
+        return task.wait(task.start(create, provider, asked))
+    end
+
+    return { name = NAME, create = create_workspace }
+end
+
+return local_sandbox

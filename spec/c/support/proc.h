@@ -1,0 +1,34 @@
+/* What the specs read about processes from /proc. */
+#ifndef CV_SPEC_PROC_H
+#define CV_SPEC_PROC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct proc_stat {
+    char state; /* R, S, D, T, Z, ... */
+    pid_t parent;
+    pid_t group;
+    pid_t session;
+    int tty;        /* 0: no controlling terminal */
+    uint64_t start; /* clock ticks since boot: tells a recycled pid */
+};
+
+/* Reads /proc/PID/stat; false when there is no such process. */
+bool proc_stat(pid_t pid, struct proc_stat *stat);
+/* False for a zombie, and for a process that is not there. */
+bool proc_alive(pid_t pid);
+/*
+ * The live processes whose environment holds the entry `tag` ("NAME=value"); at most `max` of them
+ * are stored. Zombies have no environment and don't count.
+ */
+int proc_tagged(const char *tag, pid_t *pids, int max);
+/* The children of `parent`, zombies included; at most `max` of them are stored. */
+int proc_children(pid_t parent, pid_t *pids, int max);
+/* How many of the children of `parent` are zombies. */
+int proc_zombies(pid_t parent);
+/* A size in KiB from /proc/PID/status, by its label ("VmRSS:"); -1 when there is none. */
+long proc_status_kib(pid_t pid, const char *label);
+
+#endif

@@ -1,0 +1,490 @@
+/*
+ * The module chamvi.sandbox.core: the host of src/process for one lua_State, and no protocol logic.
+ *
+ * Arguments are checked first, then the core is called, so that nothing that C has allocated is
+ * alive while a Lua call may raise. No callback reaches Lua: completions wait in their queue until
+ * core:next takes them, and each is only taken off once everything it brings lies on the stack.
+ * Errors are returned as `nil, code, message`; lua/chamvi/sandbox/errors.lua makes them tables.
+ */
+#include <dlfcn.h>
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/uuid.h"
+#include "lua/compat.h"
+#include "process/host.h"
+
+#define CORE_TYPE "chamvi.sandbox.core"
+#define SUPERVISOR_NAME "chamvi-supervisor"
+/* MAX_ARG_STRLEN of the kernel less the NUL: execve(2). */
+#define ARGUMENT_MAX 131071
+
+struct core {
+    struct cv_host host;
+    bool open;
+};
+
+static int push_error(lua_State *L, const struct cv_err *err)
+{
+    lua_pushnil(L);
+    lua_pushstring(L, err->code);
+    lua_pushstring(L, err->message);
+    return 3;
+}
+
+static int push_id(lua_State *L, uint32_t id, const struct cv_err *err)
+{
+    if (id == 0)
+        return push_error(L, err);
+    lua_pushinteger(L, (lua_Integer)id);
+    return 1;
+}
+
+static struct core *check_core(lua_State *L)
+{
+    return luaL_checkudata(L, 1, CORE_TYPE);
+}
+
+/* An integer from `least` to `most`, given as any Lua number without a fraction. */
+static int64_t check_range(lua_State *L, int arg, int64_t least, int64_t most)
+{
+    lua_Number number = luaL_checknumber(L, arg);
+    luaL_argcheck(
+        L, number == floor(number) && number >= (lua_Number)least && number <= (lua_Number)most,
+        arg, "integer out of range");
+    return (int64_t)number;
+}
+
+static uint32_t check_id(lua_State *L, int arg)
+{
+    return (uint32_t)check_range(L, arg, 0, UINT32_MAX);
+}
+
+/* ---- the module --------------------------------------------------------------------------- */
+
+/* The supervisor lies beside this library. */
+static bool supervisor_path(char *path, size_t size)
+{
+    static const char anchor;
+    Dl_info info;
+    if (dladdr(&anchor, &info) == 0 || info.dli_fname == NULL)
+        return false;
+    const char *slash = strrchr(info.dli_fname, '/');
+    size_t folder = slash == NULL ? 0 : (size_t)(slash - info.dli_fname) + 1;
+    if (folder + sizeof SUPERVISOR_NAME > size)
+        return false;
+    memcpy(path, info.dli_fname, folder);
+    memcpy(path + folder, SUPERVISOR_NAME, sizeof SUPERVISOR_NAME);
+    return true;
+}
+
+/* core.open() -> core | nil, code, message */
+static int module_open(lua_State *L)
+{
+    char path[PATH_MAX];
+    struct cv_err err;
+    struct core *core = lua_newuserdata(L, sizeof *core);
+    core->open = false;
+    luaL_getmetatable(L, CORE_TYPE);
+    lua_setmetatable(L, -2);
+    if (!supervisor_path(path, sizeof path)) {
+        cv_err_set(&err, "create_failed", "can't tell where the library lies");
+        return push_error(L, &err);
+    }
+    if (cv_host_open(&core->host, path, &err) != 0)
+        return push_error(L, &err);
+    core->open = true;
+    return 1;
+}
+
+/* core.uuid() -> string | nil, code, message */
+static int module_uuid(lua_State *L)
+{
+    char uuid[CV_UUID_SIZE];
+    struct cv_err err;
+    if (cv_uuid(uuid) != 0) {
+        cv_err_set(&err, "create_failed", "the system gives no random bytes");
+        return push_error(L, &err);
+    }
+    lua_pushstring(L, uuid);
+    return 1;
+}
+
+/* core.now_ms() -> epoch milliseconds */
+static int module_now_ms(lua_State *L)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    lua_pushinteger(L, (lua_Integer)now.tv_sec * 1000 + now.tv_nsec / 1000000);
+    return 1;
+}
+
+/* ---- the loop ----------------------------------------------------------------------------- */
+
+static struct core *check_open(lua_State *L)
+{
+    struct core *core = check_core(L);
+    if (!core->open)
+        luaL_error(L, "the core is closed");
+    return core;
+}
+
+/* core:pollfd() -> the descriptor to watch for reading */
+static int core_pollfd(lua_State *L)
+{
+    lua_pushinteger(L, check_open(L)->host.reactor.epoll);
+    return 1;
+}
+
+/* core:events() -> "r" */
+static int core_events(lua_State *L)
+{
+    check_open(L);
+    lua_pushliteral(L, "r");
+    return 1;
+}
+
+/* core:timeout() -> 0 while completions wait, else nil: the timers are inside the descriptor */
+static int core_timeout(lua_State *L)
+{
+    if (cv_host_next(&check_open(L)->host) == NULL)
+        lua_pushnil(L);
+    else
+        lua_pushinteger(L, 0);
+    return 1;
+}
+
+/* core:step([timeout_ms]) -> true | nil, code, message */
+static int core_step(lua_State *L)
+{
+    struct core *core = check_open(L);
+    int64_t timeout = lua_isnoneornil(L, 2) ? -1 : check_range(L, 2, 0, INT_MAX);
+    struct cv_err err;
+    if (cv_reactor_step(&core->host.reactor, timeout, &err) != 0)
+        return push_error(L, &err);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+/* core:close() */
+static int core_close(lua_State *L)
+{
+    struct core *core = check_core(L);
+    if (core->open) {
+        core->open = false;
+        cv_host_close(&core->host);
+    }
+    return 0;
+}
+
+/* ---- operations --------------------------------------------------------------------------- */
+
+/* core:timer(ms) -> id */
+static int core_timer(lua_State *L)
+{
+    struct core *core = check_open(L);
+    int64_t delay = check_range(L, 2, 0, INT64_C(1) << 52);
+    struct cv_err err;
+    return push_id(L, cv_host_timer(&core->host, delay, &err), &err);
+}
+
+/*
+ * Joins the strings of the list at `index`, each with its NUL, to one Lua string that is left on
+ * the stack; *list borrows it. Returns 0, or the place of the first element that is no string or
+ * holds a NUL.
+ */
+static int push_strings(lua_State *L, int index, struct cv_strings *list)
+{
+    luaL_Buffer joined;
+    int count = (int)cv_lua_rawlen(L, index);
+    for (int i = 1; i <= count; i++) {
+        size_t length = 0;
+        lua_rawgeti(L, index, i);
+        const char *string = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &length) : NULL;
+        lua_pop(L, 1); /* the table keeps it */
+        if (string == NULL || strlen(string) != length)
+            return i;
+    }
+    luaL_buffinit(L, &joined);
+    for (int i = 1; i <= count; i++) {
+        lua_rawgeti(L, index, i);
+        luaL_addvalue(&joined);
+        luaL_addchar(&joined, '\0');
+    }
+    luaL_pushresult(&joined);
+    list->bytes = lua_tolstring(L, -1, &list->length);
+    list->count = (uint32_t)count;
+    return 0;
+}
+
+static void check_string_field(lua_State *L, int table, const char *name, struct cv_strings *list)
+{
+    lua_getfield(L, table, name);
+    if (!lua_istable(L, -1) || push_strings(L, lua_gettop(L), list) != 0)
+        luaL_error(L, "field '%s' must be a list of strings without NUL", name);
+}
+
+static bool boolean_field(lua_State *L, int table, const char *name)
+{
+    lua_getfield(L, table, name);
+    bool value = lua_toboolean(L, -1) != 0;
+    lua_pop(L, 1);
+    return value;
+}
+
+/* core:launch{ base=, names=, env=, create=, remove_only= } -> workspace, id */
+static int core_launch(lua_State *L)
+{
+    struct core *core = check_open(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    struct cv_hello hello = {0};
+    struct cv_err err;
+    uint32_t workspace;
+    lua_getfield(L, 2, "base");
+    hello.base = luaL_checkstring(L, -1);
+    check_string_field(L, 2, "names", &hello.names);
+    check_string_field(L, 2, "env", &hello.env);
+    if (boolean_field(L, 2, "create"))
+        hello.flags |= CV_HELLO_CREATE;
+    if (boolean_field(L, 2, "remove_only"))
+        hello.flags |= CV_HELLO_REMOVE_ONLY;
+    uint32_t id = cv_host_launch(&core->host, &hello, &workspace, &err);
+    if (id == 0)
+        return push_error(L, &err);
+    lua_pushinteger(L, (lua_Integer)workspace);
+    lua_pushinteger(L, (lua_Integer)id);
+    return 2;
+}
+
+static int refuse_argv(lua_State *L, int element, const char *why)
+{
+    lua_pushnil(L);
+    lua_pushliteral(L, "invalid_argv");
+    lua_pushfstring(L, "argv[%d] %s", element, why);
+    return 3;
+}
+
+static bool arguments_short(const struct cv_strings *argv, int *element)
+{
+    const char *argument = argv->bytes;
+    for (uint32_t i = 0; i < argv->count; i++, argument = cv_strings_next(argument)) {
+        *element = (int)i + 1;
+        if (strlen(argument) > ARGUMENT_MAX)
+            return false;
+    }
+    return true;
+}
+
+/* core:exec(workspace, argv, cwd, timeout_ms, cap, stdin | nil, stream_all) -> id */
+static int core_exec(lua_State *L)
+{
+    struct core *core = check_open(L);
+    struct cv_err err;
+    uint32_t workspace = check_id(L, 2);
+    luaL_checktype(L, 3, LUA_TTABLE);
+    struct cv_exec_request request = {
+        .cwd = luaL_checkstring(L, 4),
+        .timeout_ms = (uint32_t)check_range(L, 5, 1, UINT32_MAX),
+        .cap = (size_t)check_range(L, 6, 0, INT_MAX),
+        .stream_all = lua_toboolean(L, 8) != 0,
+    };
+    request.stdin_bytes = luaL_optlstring(L, 7, "", &request.stdin_length);
+    int element = push_strings(L, 3, &request.argv);
+    if (element != 0)
+        return refuse_argv(L, element, "is no string without NUL");
+    if (request.argv.count == 0 || request.argv.bytes[0] == '\0')
+        return refuse_argv(L, 1, "is empty or missing");
+    if (!arguments_short(&request.argv, &element))
+        return refuse_argv(L, element, "is longer than 131071 bytes");
+    return push_id(L, cv_host_exec(&core->host, workspace, &request, &err), &err);
+}
+
+/* core:abort(id [, code [, message]]) -> true */
+static int core_abort(lua_State *L)
+{
+    /* The code is kept by the operation, so it must be one of these, not a Lua string. */
+    static const char *const codes[] = {"aborted", "disposed", "released", "closed", NULL};
+    struct core *core = check_open(L);
+    uint32_t id = check_id(L, 2);
+    int code = luaL_checkoption(L, 3, "aborted", codes);
+    cv_host_abort(&core->host, id, codes[code], luaL_optstring(L, 4, "aborted"));
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+/* core:remove(workspace) -> id */
+static int core_remove(lua_State *L)
+{
+    struct core *core = check_open(L);
+    struct cv_err err;
+    return push_id(L, cv_host_remove(&core->host, check_id(L, 2), &err), &err);
+}
+
+/* core:lost(workspace) -> boolean */
+static int core_lost(lua_State *L)
+{
+    struct core *core = check_open(L);
+    lua_pushboolean(L, cv_host_lost(&core->host, check_id(L, 2)));
+    return 1;
+}
+
+/* ---- completions -------------------------------------------------------------------------- */
+
+static const char *const stream_names[] = {[CV_STDOUT] = "stdout", [CV_STDERR] = "stderr"};
+
+static void set_number(lua_State *L, const char *name, lua_Number value)
+{
+#if LUA_VERSION_NUM >= 503
+    lua_pushinteger(L, (lua_Integer)value);
+#else
+    lua_pushnumber(L, value);
+#endif
+    lua_setfield(L, -2, name);
+}
+
+static void set_boolean(lua_State *L, const char *name, bool value)
+{
+    lua_pushboolean(L, value);
+    lua_setfield(L, -2, name);
+}
+
+/* Sets what was kept of both streams. The collectors own the memory, so a raise here leaks none. */
+static void set_output(lua_State *L, struct cv_op *op)
+{
+    static const char *const truncated[] = {"stdout_truncated", "stderr_truncated"};
+    for (int i = CV_STDOUT; i <= CV_STDERR; i++) {
+        const char *text;
+        size_t length;
+        if (cv_collector_text(&op->output[i], &text, &length) != 0)
+            luaL_error(L, "not enough memory");
+        lua_pushlstring(L, length == 0 ? "" : text, length);
+        lua_setfield(L, -2, stream_names[i]);
+        set_boolean(L, truncated[i], cv_op_truncated(op, (enum cv_stream_name)i));
+    }
+}
+
+static void push_result(lua_State *L, struct cv_op *op)
+{
+    const struct cv_ended *ended = &op->ended;
+    bool timed_out = (ended->flags & CV_ENDED_TIMED_OUT) != 0;
+    bool signaled = ended->how == CV_ENDED_SIGNALED;
+    lua_createtable(L, 0, 13);
+    lua_pushstring(L, timed_out ? "timed_out" : signaled ? "signaled" : "exited");
+    lua_setfield(L, -2, "status");
+    /* Codes as a shell reports them: 128+n for a signal; 124 as timeout(1) says it. */
+    set_number(L, "exit_code", timed_out ? 124 : ended->value + (signaled ? 128 : 0));
+    if (signaled)
+        set_number(L, "term_signal", ended->value);
+    set_boolean(L, "timed_out", timed_out);
+    set_output(L, op);
+    set_number(L, "duration_ms", (lua_Number)(ended->duration_us / 1000));
+    set_number(L, "stdout_bytes", (lua_Number)ended->stdout_bytes);
+    set_number(L, "stderr_bytes", (lua_Number)ended->stderr_bytes);
+    set_boolean(L, "streams_held", (ended->flags & CV_ENDED_STREAMS_HELD) != 0);
+}
+
+static void push_failure(lua_State *L, struct cv_op *op)
+{
+    lua_pushliteral(L, "error");
+    lua_pushstring(L, op->err.code);
+    lua_pushstring(L, op->err.message);
+    lua_pushnil(L);
+    if (op->kind == CV_OP_EXEC) {
+        lua_createtable(L, 0, 4);
+        set_output(L, op);
+    } else {
+        lua_pushnil(L);
+    }
+}
+
+/* What an operation brings, behind its id; the number of values. */
+static int push_end(lua_State *L, struct cv_op *op)
+{
+    if (op->err.code != NULL) {
+        push_failure(L, op);
+        return 5;
+    }
+    switch (op->kind) {
+    case CV_OP_TIMER:
+        lua_pushliteral(L, "timer");
+        return 1;
+    case CV_OP_LAUNCH:
+        lua_pushliteral(L, "ready");
+        return 1;
+    case CV_OP_REMOVE:
+        lua_pushliteral(L, "removed");
+        return 1;
+    case CV_OP_EXEC:
+        break;
+    }
+    lua_pushliteral(L, "exec");
+    push_result(L, op);
+    return 2;
+}
+
+/* core:next() -> nothing | id, what, ... */
+static int core_next(lua_State *L)
+{
+    struct core *core = check_open(L);
+    struct cv_op *op = cv_host_next(&core->host);
+    if (op == NULL)
+        return 0;
+    luaL_checkstack(L, 16, NULL);
+    lua_pushinteger(L, (lua_Integer)op->by_id.id);
+    const struct cv_chunk *chunk = cv_op_chunk(op);
+    if (chunk != NULL) {
+        lua_pushliteral(L, "output");
+        lua_pushstring(L, stream_names[chunk->stream]);
+        lua_pushlstring(L, (const char *)chunk->bytes, chunk->length);
+        cv_host_take_chunk(&core->host, op);
+        return 4;
+    }
+    int values = 1 + push_end(L, op);
+    cv_host_take(&core->host, op);
+    return values;
+}
+
+static const luaL_Reg core_methods[] = {
+    {"pollfd", core_pollfd},
+    {"events", core_events},
+    {"timeout", core_timeout},
+    {"step", core_step},
+    {"next", core_next},
+    {"timer", core_timer},
+    {"launch", core_launch},
+    {"exec", core_exec},
+    {"abort", core_abort},
+    {"remove", core_remove},
+    {"lost", core_lost},
+    {"close", core_close},
+    {NULL, NULL},
+};
+
+static const luaL_Reg module_functions[] = {
+    {"open", module_open},
+    {"uuid", module_uuid},
+    {"now_ms", module_now_ms},
+    {NULL, NULL},
+};
+
+__attribute__((visibility("default"))) int luaopen_chamvi_sandbox_core(lua_State *L);
+
+int luaopen_chamvi_sandbox_core(lua_State *L)
+{
+    luaL_newmetatable(L, CORE_TYPE);
+    lua_newtable(L);
+    cv_lua_setfuncs(L, core_methods);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, core_close);
+    lua_setfield(L, -2, "__gc");
+    lua_pushliteral(L, CORE_TYPE);
+    lua_setfield(L, -2, "__name");
+    lua_pop(L, 1);
+    lua_newtable(L);
+    cv_lua_setfuncs(L, module_functions);
+    lua_pushliteral(L, CV_VERSION);
+    lua_setfield(L, -2, "version");
+    return 1;
+}

@@ -1,0 +1,614 @@
+#include "process/channel.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/linux.h"
+#include "process/host.h"
+#include "process/limits.h"
+#include "proto/supervise/message.h"
+#include "proto/supervise/wire.h"
+
+/* Stdin is queued for the socket only up to here; the rest waits in its operation. */
+#define FEED_MARK ((size_t)64 * 1024)
+#define OUT_MAX ((size_t)64 * 1024 * 1024)
+/* A healthy supervisor with work to do is heard of at least each CV_PING_MS. */
+#define CHECK_MS 5000
+#define ENDING_CHECK_MS 250
+#define WAKE_GUARD_MS 10000
+#define LOST_MS 20000
+/* The guard ends at most some 3 s after the stream; past this it is killed, then given up. */
+#define REAP_CHECK_MS 50
+#define KILL_GUARD_MS 5000
+#define GIVE_UP_MS 10000
+
+static void lose(struct cv_channel *channel, const char *message);
+
+static struct cv_op *op_of_flight(struct cv_idnode *node)
+{
+    return cv_list_entry(node, struct cv_op, in_flight);
+}
+
+/* ---- the guard ---------------------------------------------------------------------------- */
+
+/* True when the guard has ended. Its status may have been taken by the host program (ECHILD). */
+static bool reap_guard(struct cv_channel *channel)
+{
+    if (channel->guard_pid != 0 && waitpid(channel->guard_pid, NULL, WNOHANG) != 0)
+        channel->guard_pid = 0;
+    return channel->guard_pid == 0;
+}
+
+/* Signals the guard if it still is our unreaped child, so that its number is its own. */
+static void signal_guard(struct cv_channel *channel, int signal)
+{
+    if (!reap_guard(channel))
+        kill(channel->guard_pid, signal);
+}
+
+static void free_channel(struct cv_channel *channel)
+{
+    struct cv_reactor *reactor = &channel->host->reactor;
+    cv_source_close(reactor, &channel->stream);
+    cv_source_close(reactor, &channel->guard);
+    cv_alarm_clear(reactor, &channel->health);
+    struct cv_idnode *node;
+    while ((node = cv_idmap_any(&channel->flights)) != NULL) {
+        struct cv_op *op = op_of_flight(node);
+        cv_idmap_remove(&channel->flights, node);
+        op->flying = false;
+        if (op->dropped)
+            cv_op_free(op);
+    }
+    cv_idmap_remove(&channel->host->workspaces, &channel->by_handle);
+    cv_idmap_free(&channel->flights);
+    cv_frame_reader_free(&channel->reader);
+    cv_buf_free(&channel->out);
+    free(channel);
+}
+
+static void finish_removal(struct cv_channel *channel)
+{
+    struct cv_err lost;
+    const struct cv_err *err = NULL;
+    if (channel->failure.code != NULL) {
+        err = &channel->failure;
+    } else if (!channel->removed) {
+        cv_err_set(&lost, "transport_lost", "the workspace's supervisor is gone");
+        err = &lost;
+    }
+    cv_host_finish(channel->host, channel->removal, err);
+    free_channel(channel);
+}
+
+/* Nothing of guard and supervisor is left: whoever waits for that is told. */
+static void over(struct cv_channel *channel)
+{
+    cv_source_close(&channel->host->reactor, &channel->guard);
+    cv_alarm_clear(&channel->host->reactor, &channel->health);
+    channel->state = CV_CHANNEL_OVER;
+    if (channel->removal != NULL) {
+        finish_removal(channel);
+    } else if (channel->launch != NULL) {
+        cv_host_finish(channel->host, channel->launch, &channel->failure);
+        free_channel(channel);
+    } else if (channel->unwanted) {
+        free_channel(channel);
+    }
+}
+
+static void guard_ready(struct cv_source *source, uint32_t events)
+{
+    (void)events;
+    struct cv_channel *channel = cv_list_entry(source, struct cv_channel, guard);
+    reap_guard(channel);
+    over(channel); /* the pidfd says that it has ended, whoever took its status */
+}
+
+static void reap_later(struct cv_channel *channel)
+{
+    if (reap_guard(channel)) {
+        over(channel);
+        return;
+    }
+    if (channel->reaping_ms == KILL_GUARD_MS)
+        kill(channel->guard_pid, SIGKILL);
+    if (channel->reaping_ms >= GIVE_UP_MS) {
+        if (channel->failure.code == NULL)
+            cv_err_set(&channel->failure, "transport_lost", "the workspace's guard does not end");
+        over(channel);
+        return;
+    }
+    kill(channel->guard_pid, SIGCONT); /* a command may have stopped it */
+    channel->reaping_ms += REAP_CHECK_MS;
+    if (cv_alarm_set(&channel->host->reactor, &channel->health, REAP_CHECK_MS) != 0)
+        over(channel);
+}
+
+/* The stream has ended: by the rules of the guard everything is dead, or is about to be. */
+static void begin_reaping(struct cv_channel *channel)
+{
+    struct cv_reactor *reactor = &channel->host->reactor;
+    cv_source_close(reactor, &channel->stream);
+    channel->state = CV_CHANNEL_REAPING;
+    if (channel->guard_pid != 0) {
+        int pidfd = cv_pidfd_open(channel->guard_pid);
+        /* Not our child any more, so perhaps another's number: its status was taken, it is dead. */
+        if (pidfd >= 0 && (waitid((idtype_t)CV_P_PIDFD, (id_t)pidfd, &(siginfo_t){0},
+                                  WEXITED | WNOHANG | WNOWAIT) != 0 ||
+                           cv_source_open(reactor, &channel->guard, pidfd, EPOLLIN) != 0))
+            close(pidfd);
+    }
+    reap_later(channel);
+}
+
+/* ---- the end of operations ---------------------------------------------------------------- */
+
+static void stop_input(struct cv_op *op)
+{
+    cv_list_remove(&op->feeding);
+    free(op->input.bytes);
+    op->input = (struct cv_input){0};
+}
+
+static void land(struct cv_channel *channel, struct cv_op *op)
+{
+    stop_input(op);
+    cv_idmap_remove(&channel->flights, &op->in_flight);
+    op->flying = false;
+    if (op->dropped)
+        cv_op_free(op);
+}
+
+/* Every operation under way ends with the error; the supervisor may still send their last frames.
+ */
+static void fail_flights(struct cv_channel *channel, const struct cv_err *err)
+{
+    for (size_t i = 0; i < channel->flights.size; i++) {
+        for (struct cv_idnode *node = channel->flights.buckets[i]; node != NULL;
+             node = node->next) {
+            struct cv_op *op = op_of_flight(node);
+            stop_input(op);
+            cv_host_finish(channel->host, op, err);
+        }
+    }
+}
+
+static void fail_launch(struct cv_channel *channel, const struct cv_err *err)
+{
+    if (channel->launch != NULL && channel->failure.code == NULL)
+        channel->failure = *err;
+}
+
+static void lose(struct cv_channel *channel, const char *message)
+{
+    struct cv_err err;
+    cv_err_set(&err, channel->launch != NULL ? "create_failed" : "transport_lost", "%s", message);
+    fail_launch(channel, &err);
+    fail_flights(channel, &err);
+    channel->lost = true;
+    begin_reaping(channel);
+}
+
+/* ---- frames of the supervisor ------------------------------------------------------------- */
+
+static void failure_to_err(const struct cv_failure *failure, struct cv_err *err)
+{
+    const char *code = cv_failure_public_code(failure->code);
+    int length = (int)failure->length;
+    if (failure->errnum != 0)
+        cv_err_system(err, code, (int)failure->errnum, "%.*s", length, failure->text);
+    else
+        cv_err_set(err, code, "%.*s", length, failure->text);
+}
+
+static bool on_output(struct cv_channel *channel, struct cv_op *op, const struct cv_frame *frame)
+{
+    enum cv_stream_name stream = frame->type == CV_FRAME_STDOUT ? CV_STDOUT : CV_STDERR;
+    if (channel->unreturned + frame->length > CV_OUTPUT_CREDIT)
+        return false;
+    channel->unreturned += frame->length;
+    if (op->done || frame->length == 0) {
+        cv_channel_used(channel, frame->length);
+        return true;
+    }
+    bool kept = cv_collector_write(&op->output[stream], frame->payload, frame->length) == 0;
+    if (kept && op->stream_all) {
+        struct cv_chunk *chunk = malloc(sizeof *chunk + frame->length);
+        kept = chunk != NULL;
+        if (kept) {
+            chunk->stream = stream;
+            chunk->length = frame->length;
+            memcpy(chunk->bytes, frame->payload, frame->length);
+            cv_list_append(&op->chunks, &chunk->link);
+            cv_host_announce(channel->host, op);
+            return true;
+        }
+    }
+    cv_channel_used(channel, frame->length);
+    if (!kept)
+        cv_host_abort(channel->host, op->by_id.id, "start_failed", "no memory for its output");
+    return true;
+}
+
+static bool on_ended(struct cv_channel *channel, struct cv_op *op, const struct cv_frame *frame)
+{
+    struct cv_ended ended;
+    if (!cv_ended_decode(frame->payload, frame->length, &ended))
+        return false;
+    if (!op->done)
+        op->ended = ended;
+    cv_host_finish(channel->host, op, NULL);
+    land(channel, op);
+    return true;
+}
+
+static bool on_failure(struct cv_channel *channel, struct cv_op *op, const struct cv_frame *frame)
+{
+    struct cv_failure failure;
+    struct cv_err err;
+    if (!cv_failure_decode(frame->payload, frame->length, &failure))
+        return false;
+    failure_to_err(&failure, &err);
+    cv_host_finish(channel->host, op, &err);
+    land(channel, op);
+    return true;
+}
+
+/* The stream or the removal has failed; the supervisor ends after it by itself. */
+static bool on_stream_failure(struct cv_channel *channel, const struct cv_frame *frame)
+{
+    struct cv_failure failure;
+    if (!cv_failure_decode(frame->payload, frame->length, &failure))
+        return false;
+    if (channel->failure.code == NULL)
+        failure_to_err(&failure, &channel->failure);
+    fail_flights(channel, &channel->failure);
+    return true;
+}
+
+static bool on_stdin_credit(struct cv_channel *channel, struct cv_op *op,
+                            const struct cv_frame *frame)
+{
+    uint32_t credit;
+    if (!cv_u32_decode(frame->payload, frame->length, &credit))
+        return false;
+    op->input.credit += credit;
+    cv_channel_feed(channel, op);
+    return true;
+}
+
+static bool on_removed(struct cv_channel *channel, const struct cv_frame *frame)
+{
+    uint32_t survivors;
+    if (channel->state != CV_CHANNEL_ENDING ||
+        !cv_u32_decode(frame->payload, frame->length, &survivors))
+        return false;
+    channel->removed = true;
+    if (survivors > 0 && channel->failure.code == NULL)
+        cv_err_set(&channel->failure, "remove_failed", "%u processes could not be killed",
+                   (unsigned)survivors);
+    return true;
+}
+
+/* False for a frame that no honest supervisor sends. */
+static bool on_flight_frame(struct cv_channel *channel, const struct cv_frame *frame)
+{
+    struct cv_idnode *node = cv_idmap_find(&channel->flights, frame->id);
+    if (node == NULL)
+        return false;
+    struct cv_op *op = op_of_flight(node);
+    switch (frame->type) {
+    case CV_FRAME_STDOUT:
+    case CV_FRAME_STDERR:
+        return on_output(channel, op, frame);
+    case CV_FRAME_STDIN_CREDIT:
+        return on_stdin_credit(channel, op, frame);
+    case CV_FRAME_STDIN_CLOSED:
+        stop_input(op);
+        return true;
+    case CV_FRAME_ENDED:
+        return on_ended(channel, op, frame);
+    default:
+        return on_failure(channel, op, frame);
+    }
+}
+
+static bool on_ready(struct cv_channel *channel, const struct cv_frame *frame)
+{
+    uint32_t version;
+    if (!cv_u32_decode(frame->payload, frame->length, &version) || version != CV_FRAME_VERSION)
+        return false;
+    if (channel->state != CV_CHANNEL_GREETING)
+        return channel->state == CV_CHANNEL_ENDING;
+    channel->state = CV_CHANNEL_OPEN;
+    cv_host_finish(channel->host, channel->launch, NULL);
+    channel->launch = NULL;
+    return true;
+}
+
+static bool on_frame(struct cv_channel *channel, const struct cv_frame *frame)
+{
+    if ((frame->flags & CV_FRAME_MORE) != 0)
+        return false;
+    bool of_removal = channel->removal != NULL && frame->id == channel->removal->by_id.id;
+    switch (frame->type) {
+    case CV_FRAME_PING:
+        cv_channel_queue(channel, CV_FRAME_PONG, 0, NULL, 0);
+        return true;
+    case CV_FRAME_READY:
+        return on_ready(channel, frame);
+    case CV_FRAME_REMOVED:
+        return on_removed(channel, frame);
+    case CV_FRAME_ERROR:
+        if (frame->id == 0 || of_removal)
+            return on_stream_failure(channel, frame);
+        return on_flight_frame(channel, frame);
+    default:
+        return on_flight_frame(channel, frame);
+    }
+}
+
+static bool read_frames(struct cv_channel *channel, size_t length)
+{
+    cv_frame_reader_push(&channel->reader, channel->host->scratch, length);
+    for (;;) {
+        struct cv_frame frame;
+        int next = cv_frame_reader_next(&channel->reader, &frame);
+        if (next == 0)
+            return true;
+        if (next < 0 || !on_frame(channel, &frame))
+            return false;
+    }
+}
+
+static void on_end_of_file(struct cv_channel *channel)
+{
+    if (channel->state == CV_CHANNEL_ENDING || channel->failure.code != NULL) {
+        channel->lost = channel->lost || channel->state == CV_CHANNEL_OPEN;
+        begin_reaping(channel);
+    } else {
+        lose(channel, "the workspace's supervisor has ended unexpectedly");
+    }
+}
+
+static void stream_ready(struct cv_source *source, uint32_t events)
+{
+    struct cv_channel *channel = cv_list_entry(source, struct cv_channel, stream);
+    if ((events & ~(uint32_t)EPOLLOUT) != 0) {
+        ssize_t got = recv(source->fd, channel->host->scratch, CV_HOST_SCRATCH, MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+            on_end_of_file(channel);
+            return;
+        }
+        channel->heard = true;
+        if (got > 0 && !read_frames(channel, (size_t)got)) {
+            lose(channel, "the workspace's supervisor sent garbage");
+            return;
+        }
+    }
+    cv_channel_flush(channel);
+}
+
+/* ---- sending ------------------------------------------------------------------------------ */
+
+int cv_channel_queue(struct cv_channel *channel, uint8_t type, uint32_t id, const void *bytes,
+                     size_t length)
+{
+    return cv_frame_append(&channel->out, type, id, bytes, length);
+}
+
+static bool active(const struct cv_channel *channel)
+{
+    return channel->state == CV_CHANNEL_GREETING || channel->state == CV_CHANNEL_ENDING ||
+           channel->flights.count > 0;
+}
+
+static int check_interval(const struct cv_channel *channel)
+{
+    return channel->state == CV_CHANNEL_ENDING ? ENDING_CHECK_MS : CHECK_MS;
+}
+
+/* Silence counts in time of our own stepping: a host that was busy itself has not listened. */
+static void health_strike(struct cv_alarm *alarm)
+{
+    struct cv_channel *channel = cv_list_entry(alarm, struct cv_channel, health);
+    if (channel->state >= CV_CHANNEL_REAPING) {
+        reap_later(channel);
+        return;
+    }
+    channel->silent_ms =
+        channel->heard ? 0 : channel->silent_ms + (unsigned)check_interval(channel);
+    channel->heard = false;
+    if (!active(channel))
+        return;
+    if (channel->silent_ms >= LOST_MS) {
+        lose(channel, "the workspace's supervisor does not answer");
+        return;
+    }
+    if (channel->state == CV_CHANNEL_ENDING || channel->silent_ms >= WAKE_GUARD_MS)
+        signal_guard(channel,
+                     SIGCONT); /* a stopped guard can't see that its supervisor is stopped */
+    cv_alarm_set(&channel->host->reactor, &channel->health, check_interval(channel));
+}
+
+/* False when the socket takes no more for now. */
+static bool write_out(struct cv_channel *channel)
+{
+    while (cv_buf_length(&channel->out) > 0) {
+        ssize_t sent = send(channel->stream.fd, cv_buf_data(&channel->out),
+                            cv_buf_length(&channel->out), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent >= 0)
+            cv_buf_consume(&channel->out, (size_t)sent);
+        else if (errno == EAGAIN)
+            return false;
+        else if (errno != EINTR) /* nobody reads: the end of file tells, after the last frames */
+            cv_buf_consume(&channel->out, cv_buf_length(&channel->out));
+    }
+    return true;
+}
+
+static void feed_waiting(struct cv_channel *channel)
+{
+    struct cv_list waiting;
+    cv_list_init(&waiting);
+    while (!cv_list_empty(&channel->feeding)) {
+        struct cv_list *link = channel->feeding.next;
+        cv_list_remove(link);
+        cv_list_append(&waiting, link);
+    }
+    while (!cv_list_empty(&waiting)) {
+        struct cv_op *op = cv_list_entry(waiting.next, struct cv_op, feeding);
+        cv_channel_feed(channel, op);
+    }
+}
+
+void cv_channel_flush(struct cv_channel *channel)
+{
+    if (channel->state >= CV_CHANNEL_REAPING)
+        return;
+    bool written;
+    do {
+        written = write_out(channel);
+        if (written)
+            feed_waiting(channel);
+    } while (written && cv_buf_length(&channel->out) > 0);
+    cv_source_want(&channel->host->reactor, &channel->stream,
+                   written ? EPOLLIN : EPOLLIN | EPOLLOUT);
+    /* Not left to close alone: a fork of the host may hold the socket. */
+    if (written && channel->state == CV_CHANNEL_ENDING && !channel->shut_down) {
+        shutdown(channel->stream.fd, SHUT_WR);
+        channel->shut_down = true;
+    }
+    if (active(channel) && !cv_timer_armed(&channel->health.timer)) {
+        channel->heard = true;
+        cv_alarm_set(&channel->host->reactor, &channel->health, check_interval(channel));
+    }
+}
+
+void cv_channel_feed(struct cv_channel *channel, struct cv_op *op)
+{
+    struct cv_input *input = &op->input;
+    cv_list_remove(&op->feeding);
+    while (input->open && input->credit > 0 && input->sent < input->length) {
+        if (cv_buf_length(&channel->out) >= FEED_MARK) {
+            cv_list_append(&channel->feeding, &op->feeding);
+            return;
+        }
+        size_t part = input->length - input->sent;
+        if (part > CV_FRAME_PAYLOAD_MAX)
+            part = CV_FRAME_PAYLOAD_MAX;
+        if (part > input->credit)
+            part = (size_t)input->credit;
+        if (cv_channel_queue(channel, CV_FRAME_STDIN, op->by_id.id, input->bytes + input->sent,
+                             part) != 0)
+            return; /* no memory: the next credit tries again */
+        input->sent += part;
+        input->credit -= part;
+    }
+    if (input->open && input->sent == input->length &&
+        cv_channel_queue(channel, CV_FRAME_STDIN_END, op->by_id.id, NULL, 0) == 0)
+        stop_input(op);
+}
+
+void cv_channel_used(struct cv_channel *channel, uint64_t bytes)
+{
+    channel->to_return += bytes;
+    if (channel->to_return < CV_OUTPUT_CREDIT / 4 || channel->state >= CV_CHANNEL_REAPING)
+        return;
+    uint8_t payload[CV_U32_SIZE];
+    cv_wire_put_u32(payload, (uint32_t)channel->to_return);
+    if (cv_channel_queue(channel, CV_FRAME_CREDIT, 0, payload, sizeof payload) != 0)
+        return;
+    channel->unreturned -= channel->to_return;
+    channel->to_return = 0;
+}
+
+int cv_channel_fly(struct cv_channel *channel, struct cv_op *op)
+{
+    if (cv_idmap_add(&channel->flights, &op->in_flight, op->by_id.id) != 0)
+        return -1;
+    op->flying = true;
+    return 0;
+}
+
+void cv_channel_abort(struct cv_channel *channel, struct cv_op *op)
+{
+    stop_input(op);
+    cv_channel_used(channel, cv_op_drop_chunks(op));
+    cv_channel_queue(channel, CV_FRAME_ABORT, op->by_id.id, NULL, 0);
+    cv_channel_flush(channel);
+}
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+struct cv_channel *cv_channel_open(struct cv_host *host, int socket, pid_t guard,
+                                   struct cv_err *err)
+{
+    struct cv_channel *channel = calloc(1, sizeof *channel);
+    if (channel == NULL) {
+        cv_fd_close(&socket);
+        cv_err_set(err, "create_failed", "no memory for a workspace");
+        return NULL;
+    }
+    channel->host = host;
+    channel->guard_pid = guard;
+    channel->state = CV_CHANNEL_GREETING;
+    channel->stream.ready = stream_ready;
+    channel->guard.ready = guard_ready;
+    channel->guard.fd = -1;
+    channel->health.strike = health_strike;
+    cv_frame_reader_init(&channel->reader, 's');
+    cv_buf_init(&channel->out, OUT_MAX);
+    cv_idmap_init(&channel->flights);
+    cv_list_init(&channel->feeding);
+    if (cv_source_open(&host->reactor, &channel->stream, socket, EPOLLIN) != 0) {
+        cv_err_system(err, "create_failed", errno, "can't watch the supervisor");
+        cv_fd_close(&socket);
+        free(channel);
+        return NULL;
+    }
+    return channel;
+}
+
+void cv_channel_remove(struct cv_channel *channel, struct cv_op *removal)
+{
+    struct cv_err disposed;
+    cv_err_set(&disposed, "disposed", "the workspace was disposed");
+    channel->removal = removal;
+    channel->unwanted = removal == NULL;
+    channel->launch = NULL;
+    fail_flights(channel, &disposed);
+    if (channel->state == CV_CHANNEL_OVER && removal != NULL) {
+        finish_removal(channel);
+        return;
+    }
+    if (channel->state >= CV_CHANNEL_REAPING)
+        return;
+    channel->state = CV_CHANNEL_ENDING;
+    channel->silent_ms = 0;
+    cv_alarm_clear(&channel->host->reactor, &channel->health);
+    uint32_t id = removal == NULL ? 0 : removal->by_id.id;
+    cv_channel_queue(channel, CV_FRAME_REMOVE, id, NULL, 0);
+    cv_channel_flush(channel);
+    signal_guard(channel, SIGCONT);
+}
+
+void cv_channel_drop(struct cv_channel *channel)
+{
+    bool foreign = cv_reactor_foreign(&channel->host->reactor);
+    bool live = channel->state < CV_CHANNEL_REAPING;
+    if (live && !foreign) {
+        cv_channel_queue(channel, CV_FRAME_REMOVE, 0, NULL, 0);
+        write_out(channel);
+        shutdown(channel->stream.fd, SHUT_WR);
+        signal_guard(channel, SIGCONT);
+    }
+    free_channel(channel);
+}

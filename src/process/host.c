@@ -1,0 +1,355 @@
+#include "process/host.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "process/channel.h"
+#include "process/launch.h"
+#include "process/limits.h"
+#include "proto/supervise/frame.h"
+
+static struct cv_channel *find_channel(const struct cv_host *host, uint32_t workspace)
+{
+    struct cv_idnode *node = cv_idmap_find(&host->workspaces, workspace);
+    return node == NULL ? NULL : cv_list_entry(node, struct cv_channel, by_handle);
+}
+
+static struct cv_op *find_op(const struct cv_host *host, uint32_t id)
+{
+    struct cv_idnode *node = cv_idmap_find(&host->ops, id);
+    return node == NULL ? NULL : cv_list_entry(node, struct cv_op, by_id);
+}
+
+int cv_host_open(struct cv_host *host, const char *supervisor, struct cv_err *err)
+{
+    memset(host, 0, sizeof *host);
+    host->reactor.epoll = -1;
+    cv_idmap_init(&host->ops);
+    cv_idmap_init(&host->workspaces);
+    host->supervisor = strdup(supervisor);
+    host->scratch = malloc(CV_HOST_SCRATCH);
+    if (host->supervisor == NULL || host->scratch == NULL) {
+        cv_err_set(err, "create_failed", "no memory");
+    } else if (cv_reactor_open(&host->reactor, err) == 0) {
+        return 0;
+    }
+    cv_host_close(host);
+    return -1;
+}
+
+void cv_host_close(struct cv_host *host)
+{
+    struct cv_idnode *node;
+    while ((node = cv_idmap_any(&host->workspaces)) != NULL)
+        cv_channel_drop(cv_list_entry(node, struct cv_channel, by_handle));
+    while ((node = cv_idmap_any(&host->ops)) != NULL) {
+        struct cv_op *op = cv_list_entry(node, struct cv_op, by_id);
+        cv_idmap_remove(&host->ops, node);
+        cv_alarm_clear(&host->reactor, &op->alarm);
+        cv_list_remove(&op->completion.link);
+        cv_op_free(op);
+    }
+    cv_idmap_free(&host->workspaces);
+    cv_idmap_free(&host->ops);
+    cv_reactor_close(&host->reactor);
+    free(host->supervisor);
+    free(host->scratch);
+    host->supervisor = NULL;
+    host->scratch = NULL;
+}
+
+/* ---- operations --------------------------------------------------------------------------- */
+
+static bool usable(const struct cv_host *host, struct cv_err *err)
+{
+    if (host->scratch == NULL) {
+        cv_err_set(err, "closed", "the core is closed");
+        return false;
+    }
+    if (cv_reactor_foreign(&host->reactor)) {
+        cv_err_set(err, "closed", "used in a forked process: start anew in the child");
+        return false;
+    }
+    return true;
+}
+
+/* An operation under a new id, or NULL with `err`. */
+static struct cv_op *new_op(struct cv_host *host, enum cv_op_kind kind, size_t cap,
+                            struct cv_err *err)
+{
+    struct cv_op *op = cv_op_new(kind, cap);
+    do {
+        host->last_id++;
+    } while (host->last_id == 0 || find_op(host, host->last_id) != NULL);
+    if (op != NULL && cv_idmap_add(&host->ops, &op->by_id, host->last_id) == 0)
+        return op;
+    if (op != NULL)
+        cv_op_free(op);
+    cv_err_set(err, "start_failed", "no memory for an operation");
+    return NULL;
+}
+
+static void discard_op(struct cv_host *host, struct cv_op *op)
+{
+    cv_idmap_remove(&host->ops, &op->by_id);
+    cv_op_free(op);
+}
+
+void cv_host_announce(struct cv_host *host, struct cv_op *op)
+{
+    if (op->queued)
+        return;
+    op->queued = true;
+    cv_reactor_complete(&host->reactor, &op->completion);
+}
+
+void cv_host_finish(struct cv_host *host, struct cv_op *op, const struct cv_err *err)
+{
+    if (op->done)
+        return;
+    op->done = true;
+    if (err != NULL)
+        op->err = *err;
+    cv_alarm_clear(&host->reactor, &op->alarm);
+    cv_host_announce(host, op);
+}
+
+static void timer_strike(struct cv_alarm *alarm)
+{
+    struct cv_op *op = cv_list_entry(alarm, struct cv_op, alarm);
+    cv_host_finish(op->host, op, NULL);
+}
+
+uint32_t cv_host_timer(struct cv_host *host, int64_t delay_ms, struct cv_err *err)
+{
+    struct cv_op *op = usable(host, err) ? new_op(host, CV_OP_TIMER, 0, err) : NULL;
+    if (op == NULL)
+        return 0;
+    op->host = host;
+    op->alarm.strike = timer_strike;
+    if (cv_alarm_set(&host->reactor, &op->alarm, delay_ms) != 0) {
+        discard_op(host, op);
+        cv_err_set(err, "start_failed", "no memory for a timer");
+        return 0;
+    }
+    return op->by_id.id;
+}
+
+/* ---- workspaces --------------------------------------------------------------------------- */
+
+static struct cv_channel *start_supervisor(struct cv_host *host, uint32_t handle,
+                                           struct cv_err *err)
+{
+    struct cv_launched launched;
+    if (cv_launch(host->supervisor, &launched, err) != 0)
+        return NULL;
+    struct cv_channel *channel = cv_channel_open(host, launched.socket, launched.guard, err);
+    if (channel == NULL)
+        return NULL;
+    if (cv_idmap_add(&host->workspaces, &channel->by_handle, handle) == 0)
+        return channel;
+    cv_source_close(&host->reactor, &channel->stream);
+    free(channel);
+    cv_err_set(err, "create_failed", "no memory for a workspace");
+    return NULL;
+}
+
+static int queue_hello(struct cv_channel *channel, struct cv_hello *hello)
+{
+    struct cv_buf payload;
+    cv_buf_init(&payload, CV_MESSAGE_MAX);
+    hello->version = CV_FRAME_VERSION;
+    hello->credit = CV_OUTPUT_CREDIT;
+    hello->stdin_credit = CV_STDIN_CREDIT;
+    hello->ping_ms = CV_PING_MS;
+    hello->lease_ms = 0;
+    int queued = cv_hello_encode(&payload, hello);
+    if (queued == 0)
+        queued = cv_channel_queue(channel, CV_FRAME_HELLO, 0, cv_buf_data(&payload),
+                                  cv_buf_length(&payload));
+    cv_buf_free(&payload);
+    return queued;
+}
+
+uint32_t cv_host_launch(struct cv_host *host, struct cv_hello *hello, uint32_t *workspace,
+                        struct cv_err *err)
+{
+    struct cv_op *op = usable(host, err) ? new_op(host, CV_OP_LAUNCH, 0, err) : NULL;
+    if (op == NULL)
+        return 0;
+    /* The id of its launch is the handle of the workspace: both are never used again. */
+    struct cv_channel *channel = start_supervisor(host, op->by_id.id, err);
+    if (channel == NULL) {
+        discard_op(host, op);
+        return 0;
+    }
+    if (queue_hello(channel, hello) != 0) {
+        cv_err_set(err, "create_failed", "the environment is too large (over %d bytes)",
+                   CV_MESSAGE_MAX);
+        cv_channel_drop(channel);
+        discard_op(host, op);
+        return 0;
+    }
+    op->workspace = *workspace = op->by_id.id;
+    channel->launch = op;
+    cv_channel_flush(channel);
+    return op->by_id.id;
+}
+
+static int queue_start(struct cv_channel *channel, const struct cv_op *op,
+                       const struct cv_exec_request *request)
+{
+    struct cv_buf payload;
+    cv_buf_init(&payload, CV_MESSAGE_MAX);
+    const uint32_t raw_cap = (uint32_t)(request->cap + CV_COLLECTOR_SLACK);
+    const struct cv_start start = {
+        .flags =
+            (op->input.open ? CV_START_STDIN : 0) | (request->stream_all ? CV_START_STREAM_ALL : 0),
+        .timeout_ms = request->timeout_ms,
+        .stdout_cap = raw_cap,
+        .stderr_cap = raw_cap,
+        .cwd = request->cwd,
+        .argv = request->argv,
+    };
+    int queued = cv_start_encode(&payload, &start);
+    if (queued == 0)
+        queued = cv_channel_queue(channel, CV_FRAME_START, op->by_id.id, cv_buf_data(&payload),
+                                  cv_buf_length(&payload));
+    cv_buf_free(&payload);
+    return queued;
+}
+
+/* Copies stdin into the operation. An empty one is none: the command reads end of file either way.
+ */
+static bool take_input(struct cv_op *op, const struct cv_exec_request *request)
+{
+    if (request->stdin_length == 0)
+        return true;
+    op->input.bytes = malloc(request->stdin_length);
+    if (op->input.bytes == NULL)
+        return false;
+    memcpy(op->input.bytes, request->stdin_bytes, request->stdin_length);
+    op->input.length = request->stdin_length;
+    op->input.credit = CV_STDIN_CREDIT;
+    op->input.open = true;
+    return true;
+}
+
+uint32_t cv_host_exec(struct cv_host *host, uint32_t workspace,
+                      const struct cv_exec_request *request, struct cv_err *err)
+{
+    if (!usable(host, err))
+        return 0;
+    struct cv_channel *channel = find_channel(host, workspace);
+    if (channel == NULL || channel->state != CV_CHANNEL_OPEN || channel->failure.code != NULL) {
+        cv_err_set(err, "gone", "the workspace's supervisor is gone");
+        return 0;
+    }
+    struct cv_op *op = new_op(host, CV_OP_EXEC, request->cap, err);
+    if (op == NULL)
+        return 0;
+    op->workspace = workspace;
+    op->stream_all = request->stream_all;
+    if (!take_input(op, request) || cv_channel_fly(channel, op) != 0) {
+        discard_op(host, op);
+        cv_err_set(err, "start_failed", "no memory for the command's stdin");
+        return 0;
+    }
+    if (queue_start(channel, op, request) != 0) {
+        int saved = errno;
+        cv_idmap_remove(&channel->flights, &op->in_flight);
+        discard_op(host, op);
+        if (saved == ENOMEM)
+            cv_err_set(err, "start_failed", "no memory for the command");
+        else
+            cv_err_set(err, "invalid_argv", "the arguments are too long: over %d bytes in all",
+                       CV_MESSAGE_MAX);
+        return 0;
+    }
+    cv_channel_feed(channel, op);
+    cv_channel_flush(channel);
+    return op->by_id.id;
+}
+
+uint32_t cv_host_remove(struct cv_host *host, uint32_t workspace, struct cv_err *err)
+{
+    if (!usable(host, err))
+        return 0;
+    struct cv_channel *channel = find_channel(host, workspace);
+    if (channel == NULL || channel->removal != NULL) {
+        cv_err_set(err, "disposed", "the workspace was removed before");
+        return 0;
+    }
+    struct cv_op *op = new_op(host, CV_OP_REMOVE, 0, err);
+    if (op == NULL)
+        return 0;
+    op->workspace = workspace;
+    uint32_t id = op->by_id.id;
+    cv_channel_remove(channel, op);
+    return id;
+}
+
+bool cv_host_lost(const struct cv_host *host, uint32_t workspace)
+{
+    const struct cv_channel *channel = find_channel(host, workspace);
+    return channel == NULL || channel->lost || channel->failure.code != NULL;
+}
+
+void cv_host_abort(struct cv_host *host, uint32_t id, const char *code, const char *message)
+{
+    struct cv_op *op = find_op(host, id);
+    struct cv_err err;
+    if (op == NULL || op->done || op->kind == CV_OP_REMOVE || cv_reactor_foreign(&host->reactor))
+        return;
+    cv_err_set(&err, code, "%s", message);
+    cv_host_finish(host, op, &err);
+    struct cv_channel *channel = find_channel(host, op->workspace);
+    if (op->kind == CV_OP_LAUNCH && channel != NULL)
+        cv_channel_remove(channel, NULL);
+    else if (op->kind == CV_OP_EXEC && op->flying)
+        cv_channel_abort(channel, op);
+}
+
+/* ---- completions -------------------------------------------------------------------------- */
+
+struct cv_op *cv_host_next(const struct cv_host *host)
+{
+    if (host->scratch == NULL)
+        return NULL;
+    struct cv_completion *completion = cv_reactor_first(&host->reactor);
+    return completion == NULL ? NULL : cv_list_entry(completion, struct cv_op, completion);
+}
+
+static void dequeue(struct cv_op *op)
+{
+    cv_list_remove(&op->completion.link);
+    op->queued = false;
+}
+
+void cv_host_take_chunk(struct cv_host *host, struct cv_op *op)
+{
+    struct cv_chunk *chunk = cv_op_chunk(op);
+    struct cv_channel *channel = find_channel(host, op->workspace);
+    size_t length = chunk->length;
+    cv_list_remove(&chunk->link);
+    free(chunk);
+    dequeue(op);
+    if (op->done || cv_op_chunk(op) != NULL)
+        cv_host_announce(host, op); /* behind the others, so that one loud command starves nobody */
+    if (channel == NULL)
+        return;
+    cv_channel_used(channel, length);
+    cv_channel_flush(channel);
+}
+
+void cv_host_take(struct cv_host *host, struct cv_op *op)
+{
+    dequeue(op);
+    cv_idmap_remove(&host->ops, &op->by_id);
+    if (op->flying)
+        op->dropped = true; /* until the supervisor's last frame under its id */
+    else
+        cv_op_free(op);
+}

@@ -1,0 +1,164 @@
+#include "supervisor/children.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/linux.h"
+
+#define LIST_CHUNK 4096
+#define RECHECK_NS 2000000
+
+typedef void child_visitor(pid_t child, void *context);
+
+void cv_children_open(struct cv_children *children)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)syscall(SYS_gettid));
+    children->list = open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* The list is decimal ids, each followed by a space: proc(5). A number may span two reads. */
+static unsigned visit_list(int list, child_visitor *visit, void *context)
+{
+    char chunk[LIST_CHUNK];
+    off_t at = 0;
+    long pid = 0;
+    unsigned count = 0;
+    ssize_t got;
+    while ((got = pread(list, chunk, sizeof chunk, at)) > 0) {
+        at += got;
+        for (ssize_t i = 0; i < got; i++) {
+            if (chunk[i] >= '0' && chunk[i] <= '9') {
+                pid = pid * 10 + (chunk[i] - '0');
+            } else if (pid > 0) {
+                visit((pid_t)pid, context);
+                count++;
+                pid = 0;
+            }
+        }
+    }
+    return count;
+}
+
+static pid_t parent_of(int proc, const char *pid)
+{
+    char path[64];
+    char line[512];
+    snprintf(path, sizeof path, "%s/stat", pid);
+    int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t got = read(fd, line, sizeof line - 1);
+    close(fd);
+    if (got <= 0)
+        return -1;
+    line[got] = '\0';
+    /* "pid (name) state ppid": the name may hold anything, so the last parenthesis counts. */
+    const char *name_end = strrchr(line, ')');
+    int parent = -1;
+    if (name_end == NULL || sscanf(name_end + 1, " %*c %d", &parent) != 1)
+        return -1;
+    return (pid_t)parent;
+}
+
+/* The same from /proc/<pid>/stat, for kernels built without CONFIG_PROC_CHILDREN. */
+static unsigned visit_proc(child_visitor *visit, void *context)
+{
+    DIR *proc = opendir("/proc");
+    if (proc == NULL)
+        return 0;
+    unsigned count = 0;
+    const struct dirent *entry;
+    while ((entry = readdir(proc)) != NULL) {
+        if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
+            continue;
+        if (parent_of(dirfd(proc), entry->d_name) != getpid())
+            continue;
+        visit((pid_t)atol(entry->d_name), context);
+        count++;
+    }
+    closedir(proc);
+    return count;
+}
+
+static unsigned visit_children(struct cv_children *children, child_visitor *visit, void *context)
+{
+    if (children->list >= 0)
+        return visit_list(children->list, visit, context);
+    return visit_proc(visit, context);
+}
+
+static void kill_child(pid_t child, void *context)
+{
+    (void)context;
+    kill(child, SIGKILL);
+}
+
+static void count_child(pid_t child, void *context)
+{
+    (void)child;
+    (void)context;
+}
+
+/* Reaps what has ended; true when no child is left at all. */
+static bool reap_ended(void)
+{
+    for (;;) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | __WALL) != 0) {
+            if (errno == ECHILD)
+                return true;
+        } else if (info.si_pid == 0) {
+            return false;
+        }
+    }
+}
+
+unsigned cv_children_kill_all(struct cv_children *children, int limit_ms, cv_beat *beat)
+{
+    const int64_t deadline = cv_clock_ms() + limit_ms;
+    sigset_t child_signal;
+    sigemptyset(&child_signal);
+    sigaddset(&child_signal, SIGCHLD);
+    for (;;) {
+        atomic_fetch_add(beat, 1);
+        visit_children(children, kill_child, NULL);
+        if (reap_ended())
+            return 0;
+        if (cv_clock_ms() >= deadline) {
+            unsigned left = visit_children(children, count_child, NULL);
+            return left > 0 ? left : 1;
+        }
+        const struct timespec recheck = {.tv_nsec = RECHECK_NS};
+        sigtimedwait(&child_signal, NULL, &recheck);
+    }
+}
+
+struct group_search {
+    pid_t group;
+    bool found;
+};
+
+static void find_member(pid_t child, void *context)
+{
+    struct group_search *search = context;
+    if (!search->found && getpgid(child) == search->group)
+        search->found = true;
+}
+
+void cv_children_kill_group(struct cv_children *children, pid_t group)
+{
+    struct group_search search = {.group = group};
+    visit_children(children, find_member, &search);
+    if (search.found)
+        kill(-group, SIGKILL);
+}

@@ -1,0 +1,335 @@
+#include "supervisor/exec.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "proto/supervise/frame.h"
+
+#define TERM_TO_KILL_MS 5000
+/* How long an exec whose command has exited waits for those who still hold its output. */
+#define HELD_OUTPUT_MS 2000
+
+enum { OUT, ERR };
+
+struct cv_exec *cv_exec_find(const struct cv_runtime *runtime, uint32_t id)
+{
+    struct cv_idnode *node = cv_idmap_find(&runtime->by_id, id);
+    return node == NULL ? NULL : cv_list_entry(node, struct cv_exec, by_id);
+}
+
+static void set_timer(struct cv_runtime *runtime, struct cv_exec *exec, int64_t delay_ms)
+{
+    /* The heap has room: it held this timer, or made room for it, when the exec started. */
+    cv_heap_set(&runtime->timers, &exec->timer, runtime->now + delay_ms);
+}
+
+/* ---- start -------------------------------------------------------------------------------- */
+
+/* The six ends of the pipes of one command, all -1 when there is none. */
+struct pipes {
+    int in[2];
+    int out[2];
+    int err[2];
+};
+
+static void close_pipes(struct pipes *pipes)
+{
+    int *ends[] = {pipes->in, pipes->out, pipes->err};
+    for (int i = 0; i < 3; i++) {
+        cv_fd_close(&ends[i][0]);
+        cv_fd_close(&ends[i][1]);
+    }
+}
+
+static bool open_pipes(struct pipes *pipes, bool with_stdin)
+{
+    *pipes = (struct pipes){{-1, -1}, {-1, -1}, {-1, -1}};
+    return (!with_stdin || pipe2(pipes->in, O_CLOEXEC) == 0) && pipe2(pipes->out, O_CLOEXEC) == 0 &&
+           pipe2(pipes->err, O_CLOEXEC) == 0;
+}
+
+/* Hands our ends over to the streams and the feed. False with errno. */
+static bool watch_pipes(struct cv_runtime *runtime, struct cv_exec *exec, struct pipes *pipes)
+{
+    if (!cv_stream_open(runtime, &exec->streams[OUT], pipes->out[0]))
+        return false;
+    pipes->out[0] = -1;
+    if (!cv_stream_open(runtime, &exec->streams[ERR], pipes->err[0]))
+        return false;
+    pipes->err[0] = -1;
+    if (pipes->in[1] >= 0) {
+        if (!cv_feed_open(&exec->feed, pipes->in[1]))
+            return false;
+        pipes->in[1] = -1;
+    }
+    return true;
+}
+
+static void forget(struct cv_runtime *runtime, struct cv_exec *exec)
+{
+    cv_stream_close(runtime, &exec->streams[OUT]);
+    cv_stream_close(runtime, &exec->streams[ERR]);
+    cv_feed_close(runtime, &exec->feed);
+    cv_heap_remove(&runtime->timers, &exec->timer);
+    cv_list_remove(&exec->link);
+    free(exec);
+}
+
+static struct cv_exec *create(struct cv_runtime *runtime, uint32_t id, const struct cv_start *start)
+{
+    struct cv_exec *exec = calloc(1, sizeof *exec);
+    if (exec == NULL)
+        return NULL;
+    bool all = (start->flags & CV_START_STREAM_ALL) != 0;
+    cv_list_init(&exec->link);
+    cv_stream_init(&exec->streams[OUT], exec, CV_FRAME_STDOUT, id,
+                   all ? UINT64_MAX : start->stdout_cap);
+    cv_stream_init(&exec->streams[ERR], exec, CV_FRAME_STDERR, id,
+                   all ? UINT64_MAX : start->stderr_cap);
+    cv_feed_init(&exec->feed, exec, id, runtime->stdin_credit);
+    if (cv_heap_set(&runtime->timers, &exec->timer, runtime->now + start->timeout_ms) != 0) {
+        free(exec);
+        return NULL;
+    }
+    return exec;
+}
+
+/* Runs the command in the folder `cwd`. Returns NULL, or what failed, with errno. */
+static const char *run(struct cv_runtime *runtime, struct cv_exec *exec,
+                       const struct cv_start *start, int cwd)
+{
+    struct pipes pipes;
+    const char *failed = NULL;
+    if (!open_pipes(&pipes, (start->flags & CV_START_STDIN) != 0) ||
+        !watch_pipes(runtime, exec, &pipes))
+        failed = "making the command's pipes";
+    const struct cv_spawn_request request = {.argv = &start->argv,
+                                             .env = runtime->workspace.env,
+                                             .path = runtime->workspace.path,
+                                             .stdin_fd = pipes.in[0],
+                                             .stdout_fd = pipes.out[1],
+                                             .stderr_fd = pipes.err[1],
+                                             .cwd = cwd,
+                                             .files = &runtime->files};
+    exec->started_ns = cv_clock_ns();
+    if (failed == NULL && (exec->pid = cv_spawn(&request, &exec->spawn)) < 0)
+        failed = "starting a process";
+    int saved = errno;
+    close_pipes(&pipes);
+    errno = saved;
+    return failed;
+}
+
+/* Both maps have room before the command runs, so that a started one is always known. */
+static bool enter(struct cv_runtime *runtime, struct cv_exec *exec, uint32_t id)
+{
+    if (cv_idmap_add(&runtime->by_id, &exec->by_id, id) != 0)
+        return false;
+    if (cv_idmap_add(&runtime->by_pid, &exec->by_pid, (uint32_t)exec->pid) == 0)
+        return true;
+    cv_idmap_remove(&runtime->by_id, &exec->by_id);
+    return false;
+}
+
+/* A started command that can't be kept track of must not run on. */
+static void undo(struct cv_exec *exec)
+{
+    if (kill(-exec->pid, SIGKILL) != 0)
+        kill(exec->pid, SIGKILL);
+    waitpid(exec->pid, NULL, 0);
+    cv_spawn_release(exec->spawn);
+}
+
+bool cv_exec_start(struct cv_runtime *runtime, uint32_t id, const struct cv_start *start)
+{
+    if (cv_exec_find(runtime, id) != NULL)
+        return false;
+    if (!cv_workspace_present(&runtime->workspace)) {
+        cv_runtime_fail(runtime, id, CV_FAILURE_GONE, 0, "the workspace's folder is gone");
+        return true;
+    }
+    bool owned;
+    int cwd = cv_workspace_cwd(&runtime->workspace, start->cwd, &owned);
+    if (cwd < 0) {
+        bool outside = errno == EXDEV;
+        cv_runtime_fail(runtime, id, outside ? CV_FAILURE_OUTSIDE : CV_FAILURE_CWD, errno,
+                        "entering the working directory");
+        return true;
+    }
+    struct cv_exec *exec = create(runtime, id, start);
+    const char *failed = exec == NULL ? "starting a process" : run(runtime, exec, start, cwd);
+    if (failed == NULL && !enter(runtime, exec, id)) {
+        undo(exec);
+        failed = "starting a process";
+        errno = ENOMEM;
+    }
+    if (failed != NULL) {
+        cv_runtime_fail(runtime, id, CV_FAILURE_START, errno, failed);
+        if (exec != NULL)
+            forget(runtime, exec);
+    }
+    if (owned)
+        close(cwd);
+    return true;
+}
+
+/* ---- kill --------------------------------------------------------------------------------- */
+
+/* The leader is not reaped, so its number is its own. Its group may not have been made yet. */
+static void signal_group(const struct cv_exec *exec, int signal)
+{
+    if (kill(-exec->pid, signal) != 0 && errno == ESRCH)
+        kill(exec->pid, signal);
+}
+
+static bool leader_reaped(const struct cv_exec *exec)
+{
+    return exec->state >= CV_EXEC_EXITED;
+}
+
+void cv_exec_timer(struct cv_runtime *runtime, struct cv_exec *exec)
+{
+    switch (exec->state) {
+    case CV_EXEC_RUNNING:
+        exec->timed_out = true;
+        exec->state = CV_EXEC_TERMED;
+        signal_group(exec, SIGTERM);
+        signal_group(exec, SIGCONT); /* a stopped command must see its SIGTERM */
+        set_timer(runtime, exec, TERM_TO_KILL_MS);
+        break;
+    case CV_EXEC_TERMED:
+        exec->state = CV_EXEC_KILLED;
+        signal_group(exec, SIGKILL);
+        break;
+    case CV_EXEC_EXITED:
+        exec->state = CV_EXEC_LINGERED;
+        cv_exec_settle(runtime, exec);
+        break;
+    default:
+        break;
+    }
+}
+
+void cv_exec_abort(struct cv_runtime *runtime, struct cv_exec *exec)
+{
+    exec->aborted = true;
+    cv_stream_discard(runtime, &exec->streams[OUT]);
+    cv_stream_discard(runtime, &exec->streams[ERR]);
+    cv_feed_close(runtime, &exec->feed);
+    if (leader_reaped(exec)) {
+        cv_children_kill_group(&runtime->children, exec->pid);
+        cv_exec_settle(runtime, exec);
+        return;
+    }
+    exec->state = CV_EXEC_KILLED;
+    cv_heap_remove(&runtime->timers, &exec->timer);
+    signal_group(exec, SIGKILL);
+}
+
+/* ---- end ---------------------------------------------------------------------------------- */
+
+static void leader_ended(struct cv_runtime *runtime, struct cv_exec *exec, const siginfo_t *info)
+{
+    cv_idmap_remove(&runtime->by_pid, &exec->by_pid);
+    cv_feed_close(runtime, &exec->feed);
+    exec->exit = *info;
+    exec->exited_ns = cv_clock_ns();
+    exec->state = CV_EXEC_EXITED;
+    set_timer(runtime, exec, HELD_OUTPUT_MS);
+    for (int i = OUT; i <= ERR; i++) {
+        cv_stream_settle(&exec->streams[i]);
+        cv_stream_wake(runtime, &exec->streams[i]); /* finds the end of file, if it is there */
+    }
+    cv_exec_settle(runtime, exec);
+}
+
+void cv_exec_reap(struct cv_runtime *runtime)
+{
+    for (;;) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 || info.si_pid == 0)
+            return;
+        struct cv_idnode *node = cv_idmap_find(&runtime->by_pid, (uint32_t)info.si_pid);
+        struct cv_exec *exec = node == NULL ? NULL : cv_list_entry(node, struct cv_exec, by_pid);
+        /* While the leader is a zombie its number can't be another group's: kill the rest now. */
+        if (exec != NULL && exec->state != CV_EXEC_RUNNING)
+            signal_group(exec, SIGKILL);
+        siginfo_t reaped;
+        waitid(P_PID, (id_t)info.si_pid, &reaped, WEXITED | WNOHANG | __WALL);
+        if (exec != NULL)
+            leader_ended(runtime, exec, &info);
+    }
+}
+
+static bool output_done(const struct cv_exec *exec, const struct cv_stream *stream)
+{
+    return stream->fd < 0 || exec->aborted ||
+           (exec->state == CV_EXEC_LINGERED && stream->owed == 0);
+}
+
+/* The child never became the command: the outcome is ours to tell, not the command's. */
+static bool report_failure(struct cv_runtime *runtime, struct cv_exec *exec)
+{
+    int errnum;
+    switch (cv_spawn_failure(exec->spawn, &errnum)) {
+    case CV_SPAWN_STEP_CWD:
+        cv_runtime_fail(runtime, exec->by_id.id, CV_FAILURE_CWD, errnum,
+                        "entering the working directory");
+        return true;
+    case CV_SPAWN_STEP_EXEC:
+        cv_runtime_fail(runtime, exec->by_id.id, CV_FAILURE_START, errnum, "running the program");
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void report_end(struct cv_runtime *runtime, struct cv_exec *exec)
+{
+    bool held = exec->streams[OUT].fd >= 0 || exec->streams[ERR].fd >= 0;
+    bool exited = exec->exit.si_code == CLD_EXITED;
+    const struct cv_ended ended = {
+        .how = exited ? CV_ENDED_EXITED : CV_ENDED_SIGNALED,
+        .value = (uint32_t)exec->exit.si_status,
+        .flags = (exec->timed_out ? CV_ENDED_TIMED_OUT : 0) | (held ? CV_ENDED_STREAMS_HELD : 0),
+        .stdout_bytes = exec->streams[OUT].total,
+        .stderr_bytes = exec->streams[ERR].total,
+        .duration_us = (uint64_t)(exec->exited_ns - exec->started_ns) / 1000,
+    };
+    uint8_t payload[CV_ENDED_SIZE];
+    cv_ended_encode(payload, &ended);
+    if (!cv_outq_ordered(&runtime->out, CV_FRAME_ENDED, exec->by_id.id, payload, sizeof payload))
+        runtime->broken = true;
+}
+
+static void report(struct cv_runtime *runtime, struct cv_exec *exec)
+{
+    if (!report_failure(runtime, exec))
+        report_end(runtime, exec);
+    cv_idmap_remove(&runtime->by_id, &exec->by_id);
+    cv_heap_remove(&runtime->timers, &exec->timer);
+    cv_spawn_release(exec->spawn);
+    exec->spawn = NULL;
+    exec->state = CV_EXEC_REPORTED;
+    cv_list_append(&runtime->draining, &exec->link);
+    cv_stream_discard(runtime, &exec->streams[OUT]);
+    cv_stream_discard(runtime, &exec->streams[ERR]);
+}
+
+void cv_exec_settle(struct cv_runtime *runtime, struct cv_exec *exec)
+{
+    if (!leader_reaped(exec))
+        return;
+    if (exec->state != CV_EXEC_REPORTED) {
+        if (!output_done(exec, &exec->streams[OUT]) || !output_done(exec, &exec->streams[ERR]))
+            return;
+        report(runtime, exec);
+    }
+    if (exec->streams[OUT].fd < 0 && exec->streams[ERR].fd < 0)
+        forget(runtime, exec);
+}

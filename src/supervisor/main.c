@@ -1,0 +1,100 @@
+/*
+ * chamvi-supervisor: runs the commands of one workspace and sees to it that none outlives it.
+ *
+ * Started by the library with a socket to the host as descriptor 4 and a pidfd of the host as
+ * descriptor 3 (with the argument "no-pidfd": anything there). This process becomes the guard, and
+ * its child the supervisor. It ends with status 0 once everything is dead.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/linux.h"
+#include "supervisor/guard.h"
+#include "supervisor/reset.h"
+#include "supervisor/session.h"
+
+#define HOST_PIDFD 3
+#define HOST_SOCKET 4
+#define EXIT_USAGE 2
+#define EXIT_SETUP 1
+
+static bool is_socket(int fd)
+{
+    int type;
+    socklen_t size = sizeof type;
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
+}
+
+/* pidfd_send_signal(2) says EBADF for whatever is no pidfd. */
+static bool is_pidfd(int fd)
+{
+    return cv_pidfd_signal(fd, 0) == 0 || (errno != EBADF && errno != ENOSYS);
+}
+
+static void close_on_exec(int fd)
+{
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+/* The supervisor: everything below it dies before it does, then the guard is told to look. */
+static void run_supervisor(const struct cv_session_config *config)
+{
+    cv_reset_forked();
+    prctl(PR_SET_NAME, "chamvi-super", 0, 0, 0);
+    cv_session_run(config);
+    /* A guard that a command has stopped must see the end, or it would hold the stream open. */
+    if (config->guard >= 0)
+        cv_pidfd_signal(config->guard, SIGCONT);
+    else if (getppid() == config->guard_pid)
+        kill(config->guard_pid, SIGCONT);
+}
+
+int main(int argc, char **argv)
+{
+    bool with_pidfd = !(argc == 2 && strcmp(argv[1], "no-pidfd") == 0);
+    if ((argc != 1 && with_pidfd) || !is_socket(HOST_SOCKET) ||
+        (with_pidfd && !is_pidfd(HOST_PIDFD))) {
+        fputs("chamvi-supervisor is started by the chamvi-sandbox library, not by hand\n", stderr);
+        return EXIT_USAGE;
+    }
+    const pid_t host = getppid();
+    struct cv_session_config config = {
+        .input = HOST_SOCKET,
+        .output = HOST_SOCKET,
+        .host = with_pidfd ? HOST_PIDFD : -1,
+    };
+    if (!cv_reset_process(HOST_SOCKET + 1, &config.files))
+        return EXIT_SETUP;
+    prctl(PR_SET_NAME, "chamvi-guard", 0, 0, 0);
+    close_on_exec(HOST_PIDFD);
+    close_on_exec(HOST_SOCKET);
+    config.guard_pid = getpid();
+    config.guard = cv_pidfd_open(config.guard_pid);
+    config.beat =
+        mmap(NULL, sizeof *config.beat, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (config.beat == MAP_FAILED)
+        return EXIT_SETUP;
+    pid_t supervisor = fork();
+    if (supervisor < 0)
+        return EXIT_SETUP;
+    if (supervisor == 0) {
+        run_supervisor(&config);
+        _exit(0);
+    }
+    struct cv_guard guard = {
+        .supervisor = supervisor,
+        .socket = HOST_SOCKET,
+        .host = config.host,
+        .parent = with_pidfd ? 0 : host,
+        .beat = config.beat,
+    };
+    cv_guard_run(&guard);
+    return 0;
+}

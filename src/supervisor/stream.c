@@ -1,0 +1,170 @@
+#include "supervisor/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/linux.h"
+#include "proto/supervise/frame.h"
+
+/* The supervisor's standard input is /dev/null, open for writing too (reset.c). */
+#define NULL_FD 0
+/* A turn takes a bounded time, so that an endless writer starves nobody. */
+#define SPLICES_PER_TURN 16
+#define SPLICE_LENGTH ((size_t)1024 * 1024)
+/* A larger pipe drains about twice as fast; few get one, as the kernel budgets pipes per user. */
+#define LARGE_PIPE_SIZE (256 * 1024)
+#define LARGE_PIPES_MAX 8
+
+void cv_stream_init(struct cv_stream *stream, struct cv_exec *exec, uint8_t type, uint32_t id,
+                    uint64_t cap)
+{
+    *stream = (struct cv_stream){
+        .watch.kind = CV_WATCH_STREAM, .exec = exec, .fd = -1, .type = type, .id = id, .cap = cap};
+    cv_list_init(&stream->link);
+}
+
+bool cv_stream_open(struct cv_runtime *runtime, struct cv_stream *stream, int fd)
+{
+    /*
+     * Edge-triggered: the hang-up of a pipe can't be masked, and a stream that waits for credit
+     * must not wake the loop. Every edge ends in reads until the pipe is empty, so none is lost.
+     */
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = &stream->watch};
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0 ||
+        epoll_ctl(runtime->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
+        return false;
+    stream->fd = fd;
+    return true;
+}
+
+void cv_stream_close(struct cv_runtime *runtime, struct cv_stream *stream)
+{
+    cv_list_remove(&stream->link);
+    if (stream->fd < 0)
+        return;
+    /* A half-started child holds a copy of the descriptor, so closing alone would not stop events.
+     */
+    epoll_ctl(runtime->epoll, EPOLL_CTL_DEL, stream->fd, NULL);
+    cv_fd_close(&stream->fd);
+    stream->owed = 0;
+    if (stream->large) {
+        stream->large = false;
+        runtime->large_pipes--;
+    }
+}
+
+void cv_stream_wake(struct cv_runtime *runtime, struct cv_stream *stream)
+{
+    if (stream->fd < 0)
+        return;
+    cv_list_remove(&stream->link);
+    cv_list_append(&runtime->ready, &stream->link);
+}
+
+void cv_stream_settle(struct cv_stream *stream)
+{
+    int waiting = 0;
+    if (stream->fd >= 0 && ioctl(stream->fd, FIONREAD, &waiting) == 0 && waiting > 0)
+        stream->owed = (uint64_t)waiting;
+}
+
+static void grow_pipe(struct cv_runtime *runtime, struct cv_stream *stream)
+{
+    if (stream->large || runtime->large_pipes >= LARGE_PIPES_MAX)
+        return;
+    if (fcntl(stream->fd, F_SETPIPE_SZ, LARGE_PIPE_SIZE) < 0)
+        return; /* EPERM past the user's budget: the small pipe works too */
+    stream->large = true;
+    runtime->large_pipes++;
+}
+
+void cv_stream_discard(struct cv_runtime *runtime, struct cv_stream *stream)
+{
+    stream->discard = true;
+    cv_stream_wake(runtime, stream);
+}
+
+static void count(struct cv_stream *stream, uint64_t bytes)
+{
+    stream->total += bytes;
+    stream->owed -= bytes < stream->owed ? bytes : stream->owed;
+}
+
+/* What one read or splice came to. */
+enum outcome { TOOK, EMPTY, END, STALLED };
+
+static enum outcome outcome_of(ssize_t got)
+{
+    if (got > 0)
+        return TOOK;
+    if (got == 0)
+        return END;
+    if (errno == EINTR)
+        return TOOK;
+    return errno == EAGAIN ? EMPTY : END;
+}
+
+static enum outcome throw_away(struct cv_runtime *runtime, struct cv_stream *stream)
+{
+    enum outcome outcome = TOOK;
+    for (int i = 0; i < SPLICES_PER_TURN && outcome == TOOK; i++) {
+        ssize_t got = splice(stream->fd, NULL, NULL_FD, NULL, SPLICE_LENGTH,
+                             SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+        outcome = outcome_of(got);
+        if (got > 0) {
+            count(stream, (uint64_t)got);
+            if (i > 0)
+                grow_pipe(runtime, stream);
+        }
+    }
+    return outcome;
+}
+
+static enum outcome send_some(struct cv_runtime *runtime, struct cv_stream *stream)
+{
+    uint64_t most = CV_FRAME_PAYLOAD_MAX;
+    if (most > stream->cap)
+        most = stream->cap;
+    if (most > runtime->credit)
+        most = runtime->credit;
+    if (most == 0 || !cv_outq_room(&runtime->out))
+        return STALLED;
+    uint8_t *room = cv_outq_reserve(&runtime->out, (size_t)most);
+    if (room == NULL)
+        return STALLED;
+    ssize_t got = read(stream->fd, room, (size_t)most);
+    if (got > 0) {
+        cv_outq_claim(&runtime->out, stream->type, stream->id, (size_t)got);
+        count(stream, (uint64_t)got);
+        stream->cap -= (uint64_t)got;
+        runtime->credit -= (uint64_t)got;
+    }
+    return outcome_of(got);
+}
+
+bool cv_stream_turn(struct cv_runtime *runtime, struct cv_stream *stream)
+{
+    uint64_t owed = stream->owed;
+    bool dropping = stream->discard || stream->cap == 0;
+    enum outcome outcome = dropping ? throw_away(runtime, stream) : send_some(runtime, stream);
+    cv_list_remove(&stream->link);
+    switch (outcome) {
+    case TOOK:
+        cv_list_append(&runtime->ready, &stream->link);
+        break;
+    case STALLED:
+        cv_list_append(&runtime->stalled, &stream->link);
+        break;
+    case EMPTY:
+        stream->owed = 0; /* another holder of the pipe has read what was counted */
+        break;
+    case END:
+        cv_stream_close(runtime, stream);
+        return true;
+    }
+    return owed > 0 && stream->owed == 0;
+}

@@ -1,0 +1,51 @@
+/* The folders of a workspace as its supervisor holds them, and the environment of its commands. */
+#ifndef CV_SUPERVISOR_WORKSPACE_H
+#define CV_SUPERVISOR_WORKSPACE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "fs/beneath.h"
+#include "proto/supervise/message.h"
+
+struct cv_workspace {
+    char *base_path;   /* owned */
+    char *names_bytes; /* owned; `names` points into it */
+    struct cv_strings names;
+    int base;            /* descriptor of the folder that holds the names */
+    struct cv_root root; /* fd -1 in a workspace that is only removed */
+    char *root_path;     /* owned */
+    dev_t device;        /* of the root, to notice that it was replaced */
+    ino_t inode;
+    char *env_bytes;  /* owned; `env` points into it */
+    char **env;       /* NULL-terminated, for execve(2) */
+    const char *path; /* the value of PATH in `env`, or NULL */
+};
+
+/* What went wrong, for a failure frame. */
+struct cv_trouble {
+    int errnum;
+    const char *text; /* static: what was being done */
+};
+
+/*
+ * Makes or opens the folders that the hello names; on failure everything it made is gone again. A
+ * base folder that belongs to another user is refused, since its owner could swap what lies in it.
+ */
+bool cv_workspace_open(struct cv_workspace *workspace, const struct cv_hello *hello,
+                       struct cv_trouble *trouble);
+
+/* False when the root folder was removed or replaced since it was opened. */
+bool cv_workspace_present(const struct cv_workspace *workspace);
+
+/*
+ * The descriptor of a working directory: the root's own for "" (then *owned is false), else one
+ * that the caller closes. -1 with errno, EXDEV for a path that leads out.
+ */
+int cv_workspace_cwd(const struct cv_workspace *workspace, const char *path, bool *owned);
+
+/* Deletes everything that the workspace owns; goes on past failures and reports the first. */
+bool cv_workspace_remove(struct cv_workspace *workspace, void (*progress)(void *context),
+                         void *context, struct cv_trouble *trouble);
+
+#endif
