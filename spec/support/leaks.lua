@@ -6,10 +6,13 @@ local scratch = require "spec.support.scratch"
 
 local leaks = {}
 
--- How many descriptors there are of each kind; numbers and inodes differ from time to time.
+-- How many descriptors there are of each kind; numbers and inodes differ from time to time. Listed into a
+-- file: of a pipe to `ls` one or both ends would be seen.
 local function descriptors()
-    local kinds = {}
-    local listing = scratch.shell(("ls -l /proc/%d/fd"):format(scratch.pid()))
+    local kinds, file = {}, os.tmpname()
+    os.execute(("ls -l /proc/%d/fd > %s"):format(scratch.pid(), file))
+    local listing = scratch.read(file)
+    os.remove(file)
     for target in listing:gmatch("%-> ([^\n]+)") do
         local kind = target:gsub("%[%d+%]$", "")
         kinds[kind] = (kinds[kind] or 0) + 1

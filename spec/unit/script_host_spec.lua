@@ -2,22 +2,23 @@ local leaks = require "spec.support.leaks"
 local sandbox = require "chamvi.sandbox"
 local written_to_stderr = require "spec.support.stderr"
 
--- A busy core: none of this may depend on what else is under way.
+local function pack(...)
+    return { n = select("#", ...), ... }
+end
+
+local function fail(message)
+    error(message, 0)
+end
+
 describe("a script's tasks", function()
     leaks.watch(before_each, after_each)
 
     describe("in run", function()
         it("pass results through, nils included", function()
-            local packed = { n = select("#", sandbox.run(function(...)
-                return select("#", ...), nil, ..., nil
-            end, 1, nil)) }
-            assert.equal(4, packed.n)
-            local count, nothing, first = sandbox.run(function(...)
+            local packed = pack(sandbox.run(function(...)
                 return select("#", ...), nil, ...
-            end, "a", nil)
-            assert.equal(2, count)
-            assert.is_nil(nothing)
-            assert.equal("a", first)
+            end, "a", nil))
+            assert.same({ n = 4, 2, nil, "a" }, packed)
         end)
 
         it("all run to the end, also those that a task spawned late", function()
@@ -110,8 +111,8 @@ describe("a script's tasks", function()
         it("report a failed task that nobody joined, in one line", function()
             local lines = written_to_stderr(function()
                 sandbox.run(function()
-                    sandbox.spawn(error, "first line\nsecond line")
-                    local joined = sandbox.spawn(error, "joined")
+                    sandbox.spawn(fail, "first line\nsecond line")
+                    local joined = sandbox.spawn(fail, "joined")
                     joined:join()
                 end)
             end)
@@ -356,8 +357,8 @@ describe("a script's tasks", function()
 
         it("are reported when they failed and nobody can join them any more", function()
             local lines = written_to_stderr(function()
-                sandbox.spawn(error, "lost")
-                local kept = sandbox.spawn(error, "joined later")
+                sandbox.spawn(fail, "lost")
+                local kept = sandbox.spawn(fail, "joined later")
                 kept:join()
                 collectgarbage()
                 collectgarbage()
@@ -370,7 +371,7 @@ describe("a script's tasks", function()
         it("calls back with the results, or with nil and the raised value", function()
             local raised, calls = {}, {}
             local function callback(...)
-                table.insert(calls, { n = select("#", ...), ... })
+                table.insert(calls, pack(...))
             end
             sandbox.run(function()
                 sandbox.async(function()

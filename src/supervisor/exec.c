@@ -28,6 +28,13 @@ static void set_timer(struct cv_runtime *runtime, struct cv_exec *exec, int64_t 
     cv_heap_set(&runtime->timers, &exec->timer, runtime->now + delay_ms);
 }
 
+/* The leader is not reaped, so its number is its own. Its group may not have been made yet. */
+static void signal_group(const struct cv_exec *exec, int signal)
+{
+    if (kill(-exec->pid, signal) != 0 && errno == ESRCH)
+        kill(exec->pid, signal);
+}
+
 /* ---- start -------------------------------------------------------------------------------- */
 
 /* The six ends of the pipes of one command, all -1 when there is none. */
@@ -99,33 +106,7 @@ static struct cv_exec *create(struct cv_runtime *runtime, uint32_t id, const str
     return exec;
 }
 
-/* Runs the command in the folder `cwd`. Returns NULL, or what failed, with errno. */
-static const char *run(struct cv_runtime *runtime, struct cv_exec *exec,
-                       const struct cv_start *start, int cwd)
-{
-    struct pipes pipes;
-    const char *failed = NULL;
-    if (!open_pipes(&pipes, (start->flags & CV_START_STDIN) != 0) ||
-        !watch_pipes(runtime, exec, &pipes))
-        failed = "making the command's pipes";
-    const struct cv_spawn_request request = {.argv = &start->argv,
-                                             .env = runtime->workspace.env,
-                                             .path = runtime->workspace.path,
-                                             .stdin_fd = pipes.in[0],
-                                             .stdout_fd = pipes.out[1],
-                                             .stderr_fd = pipes.err[1],
-                                             .cwd = cwd,
-                                             .files = &runtime->files};
-    exec->started_ns = cv_clock_ns();
-    if (failed == NULL && (exec->pid = cv_spawn(&request, &exec->spawn)) < 0)
-        failed = "starting a process";
-    int saved = errno;
-    close_pipes(&pipes);
-    errno = saved;
-    return failed;
-}
-
-/* Both maps have room before the command runs, so that a started one is always known. */
+/* Both maps have room before the command is let go, so that a started one is always known. */
 static bool enter(struct cv_runtime *runtime, struct cv_exec *exec, uint32_t id)
 {
     if (cv_idmap_add(&runtime->by_id, &exec->by_id, id) != 0)
@@ -139,10 +120,42 @@ static bool enter(struct cv_runtime *runtime, struct cv_exec *exec, uint32_t id)
 /* A started command that can't be kept track of must not run on. */
 static void undo(struct cv_exec *exec)
 {
-    if (kill(-exec->pid, SIGKILL) != 0)
-        kill(exec->pid, SIGKILL);
+    signal_group(exec, SIGKILL);
     waitpid(exec->pid, NULL, 0);
     cv_spawn_release(exec->spawn);
+}
+
+/*
+ * Runs the command in the folder `cwd`. Returns NULL, or what failed, with errno. The child comes
+ * first: what can be done while it is on its way to its execve is done then.
+ */
+static const char *run(struct cv_runtime *runtime, struct cv_exec *exec, uint32_t id,
+                       const struct cv_start *start, int cwd)
+{
+    struct pipes pipes;
+    const char *failed = NULL;
+    if (!open_pipes(&pipes, (start->flags & CV_START_STDIN) != 0))
+        failed = "making the command's pipes";
+    const struct cv_spawn_request request = {.argv = &start->argv,
+                                             .env = runtime->workspace.env,
+                                             .path = runtime->workspace.path,
+                                             .stdin_fd = pipes.in[0],
+                                             .stdout_fd = pipes.out[1],
+                                             .stderr_fd = pipes.err[1],
+                                             .cwd = cwd,
+                                             .files = &runtime->files};
+    exec->started_ns = cv_clock_ns();
+    if (failed == NULL && (exec->pid = cv_spawn(&request, &exec->spawn)) < 0)
+        failed = "starting a process";
+    int saved = errno;
+    if (failed == NULL && (!watch_pipes(runtime, exec, &pipes) || !enter(runtime, exec, id))) {
+        failed = "watching the command";
+        saved = errno;
+        undo(exec);
+    }
+    close_pipes(&pipes);
+    errno = saved;
+    return failed;
 }
 
 bool cv_exec_start(struct cv_runtime *runtime, uint32_t id, const struct cv_start *start)
@@ -162,12 +175,7 @@ bool cv_exec_start(struct cv_runtime *runtime, uint32_t id, const struct cv_star
         return true;
     }
     struct cv_exec *exec = create(runtime, id, start);
-    const char *failed = exec == NULL ? "starting a process" : run(runtime, exec, start, cwd);
-    if (failed == NULL && !enter(runtime, exec, id)) {
-        undo(exec);
-        failed = "starting a process";
-        errno = ENOMEM;
-    }
+    const char *failed = exec == NULL ? "starting a process" : run(runtime, exec, id, start, cwd);
     if (failed != NULL) {
         cv_runtime_fail(runtime, id, CV_FAILURE_START, errno, failed);
         if (exec != NULL)
@@ -179,13 +187,6 @@ bool cv_exec_start(struct cv_runtime *runtime, uint32_t id, const struct cv_star
 }
 
 /* ---- kill --------------------------------------------------------------------------------- */
-
-/* The leader is not reaped, so its number is its own. Its group may not have been made yet. */
-static void signal_group(const struct cv_exec *exec, int signal)
-{
-    if (kill(-exec->pid, signal) != 0 && errno == ESRCH)
-        kill(exec->pid, signal);
-}
 
 static bool leader_reaped(const struct cv_exec *exec)
 {
