@@ -175,7 +175,6 @@ int cv_assembler_add(struct cv_assembler *assembler, struct cv_frame *frame)
     if (more)
         return 0;
     assembler->type = 0;
-    frame->flags = 0;
     frame->payload = cv_buf_data(&assembler->bytes);
     frame->length = (uint32_t)cv_buf_length(&assembler->bytes);
     return 1;
