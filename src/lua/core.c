@@ -301,6 +301,39 @@ static int core_exec(lua_State *L)
     return push_id(L, cv_host_exec(&core->host, workspace, &request, &err), &err);
 }
 
+/* The string at `arg`, which must hold no NUL. */
+static const char *check_path(lua_State *L, int arg)
+{
+    size_t length;
+    const char *path = luaL_checklstring(L, arg, &length);
+    luaL_argcheck(L, strlen(path) == length, arg, "a path without NUL expected");
+    return path;
+}
+
+/* core:read_file(workspace, path, max) -> id */
+static int core_read_file(lua_State *L)
+{
+    struct core *core = check_open(L);
+    struct cv_err err;
+    uint32_t workspace = check_id(L, 2);
+    const char *path = check_path(L, 3);
+    uint32_t max = (uint32_t)check_range(L, 4, 0, CV_FILE_MAX);
+    return push_id(L, cv_host_read_file(&core->host, workspace, path, max, &err), &err);
+}
+
+/* core:write_file(workspace, path, content) -> id */
+static int core_write_file(lua_State *L)
+{
+    struct core *core = check_open(L);
+    struct cv_err err;
+    uint32_t workspace = check_id(L, 2);
+    const char *path = check_path(L, 3);
+    size_t length;
+    const char *content = luaL_checklstring(L, 4, &length);
+    return push_id(L, cv_host_write_file(&core->host, workspace, path, content, length, &err),
+                   &err);
+}
+
 /* core:abort(id [, code [, message]]) -> true */
 static int core_abort(lua_State *L)
 {
@@ -385,6 +418,13 @@ static void push_result(lua_State *L, struct cv_op *op)
     set_boolean(L, "streams_held", (ended->flags & CV_ENDED_STREAMS_HELD) != 0);
 }
 
+/* The operation owns the memory, so a raise here leaks none. */
+static void push_content(lua_State *L, const struct cv_op *op)
+{
+    size_t length = cv_buf_length(&op->content);
+    lua_pushlstring(L, length == 0 ? "" : (const char *)cv_buf_data(&op->content), length);
+}
+
 static void push_failure(lua_State *L, struct cv_op *op)
 {
     lua_pushliteral(L, "error");
@@ -416,6 +456,13 @@ static int push_end(lua_State *L, struct cv_op *op)
     case CV_OP_REMOVE:
         lua_pushliteral(L, "removed");
         return 1;
+    case CV_OP_WRITE_FILE:
+        lua_pushliteral(L, "written");
+        return 1;
+    case CV_OP_READ_FILE:
+        lua_pushliteral(L, "file");
+        push_content(L, op);
+        return 2;
     case CV_OP_EXEC:
         break;
     }
@@ -455,6 +502,8 @@ static const luaL_Reg core_methods[] = {
     {"timer", core_timer},
     {"launch", core_launch},
     {"exec", core_exec},
+    {"read_file", core_read_file},
+    {"write_file", core_write_file},
     {"abort", core_abort},
     {"remove", core_remove},
     {"lost", core_lost},

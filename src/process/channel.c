@@ -12,12 +12,15 @@
 #include "base/linux.h"
 #include "process/host.h"
 #include "process/limits.h"
+#include "process/request.h"
 #include "proto/supervise/message.h"
 #include "proto/supervise/wire.h"
 
 /* Stdin is queued for the socket only up to here; the rest waits in its operation. */
 #define FEED_MARK ((size_t)64 * 1024)
 #define OUT_MAX ((size_t)64 * 1024 * 1024)
+/* Memory that is kept while nothing is queued. */
+#define OUT_KEPT ((size_t)256 * 1024)
 /* A healthy supervisor with work to do is heard of at least each CV_PING_MS. */
 #define CHECK_MS 5000
 #define ENDING_CHECK_MS 250
@@ -150,16 +153,19 @@ static void begin_reaping(struct cv_channel *channel)
 
 /* ---- the end of operations ---------------------------------------------------------------- */
 
-static void stop_input(struct cv_op *op)
+void cv_channel_stop_input(struct cv_op *op)
 {
     cv_list_remove(&op->feeding);
     free(op->input.bytes);
     op->input = (struct cv_input){0};
 }
 
-static void land(struct cv_channel *channel, struct cv_op *op)
+void cv_channel_land(struct cv_channel *channel, struct cv_op *op)
 {
-    stop_input(op);
+    cv_channel_stop_input(op);
+    if (op->requested)
+        channel->requests--;
+    op->requested = false;
     cv_idmap_remove(&channel->flights, &op->in_flight);
     op->flying = false;
     if (op->dropped)
@@ -174,7 +180,7 @@ static void fail_flights(struct cv_channel *channel, const struct cv_err *err)
         for (struct cv_idnode *node = channel->flights.buckets[i]; node != NULL;
              node = node->next) {
             struct cv_op *op = op_of_flight(node);
-            stop_input(op);
+            cv_channel_stop_input(op);
             cv_host_finish(channel->host, op, err);
         }
     }
@@ -208,12 +214,17 @@ static void failure_to_err(const struct cv_failure *failure, struct cv_err *err)
         cv_err_set(err, code, "%.*s", length, failure->text);
 }
 
+bool cv_channel_receive(struct cv_channel *channel, uint32_t bytes)
+{
+    channel->unreturned += bytes;
+    return channel->unreturned <= CV_OUTPUT_CREDIT;
+}
+
 static bool on_output(struct cv_channel *channel, struct cv_op *op, const struct cv_frame *frame)
 {
     enum cv_stream_name stream = frame->type == CV_FRAME_STDOUT ? CV_STDOUT : CV_STDERR;
-    if (channel->unreturned + frame->length > CV_OUTPUT_CREDIT)
+    if (!cv_channel_receive(channel, frame->length))
         return false;
-    channel->unreturned += frame->length;
     if (op->done || frame->length == 0) {
         cv_channel_used(channel, frame->length);
         return true;
@@ -245,11 +256,11 @@ static bool on_ended(struct cv_channel *channel, struct cv_op *op, const struct 
     if (!op->done)
         op->ended = ended;
     cv_host_finish(channel->host, op, NULL);
-    land(channel, op);
+    cv_channel_land(channel, op);
     return true;
 }
 
-static bool on_failure(struct cv_channel *channel, struct cv_op *op, const struct cv_frame *frame)
+bool cv_channel_failed(struct cv_channel *channel, struct cv_op *op, const struct cv_frame *frame)
 {
     struct cv_failure failure;
     struct cv_err err;
@@ -257,7 +268,7 @@ static bool on_failure(struct cv_channel *channel, struct cv_op *op, const struc
         return false;
     failure_to_err(&failure, &err);
     cv_host_finish(channel->host, op, &err);
-    land(channel, op);
+    cv_channel_land(channel, op);
     return true;
 }
 
@@ -304,6 +315,8 @@ static bool on_flight_frame(struct cv_channel *channel, const struct cv_frame *f
     if (node == NULL)
         return false;
     struct cv_op *op = op_of_flight(node);
+    if (cv_request_is(op))
+        return cv_request_answer(channel, op, frame);
     switch (frame->type) {
     case CV_FRAME_STDOUT:
     case CV_FRAME_STDERR:
@@ -311,12 +324,14 @@ static bool on_flight_frame(struct cv_channel *channel, const struct cv_frame *f
     case CV_FRAME_STDIN_CREDIT:
         return on_stdin_credit(channel, op, frame);
     case CV_FRAME_STDIN_CLOSED:
-        stop_input(op);
+        cv_channel_stop_input(op);
         return true;
     case CV_FRAME_ENDED:
         return on_ended(channel, op, frame);
+    case CV_FRAME_ERROR:
+        return cv_channel_failed(channel, op, frame);
     default:
-        return on_failure(channel, op, frame);
+        return false;
     }
 }
 
@@ -344,7 +359,7 @@ static bool on_ping(struct cv_channel *channel)
 
 static bool on_frame(struct cv_channel *channel, const struct cv_frame *frame)
 {
-    if ((frame->flags & CV_FRAME_MORE) != 0)
+    if ((frame->flags & CV_FRAME_MORE) != 0 && frame->type != CV_FRAME_FILE)
         return false;
     bool of_removal = channel->removal != NULL && frame->id == channel->removal->by_id.id;
     switch (frame->type) {
@@ -484,9 +499,13 @@ void cv_channel_flush(struct cv_channel *channel)
     bool written;
     do {
         written = write_out(channel);
-        if (written)
+        if (written) {
+            cv_request_send(channel, FEED_MARK);
             feed_waiting(channel);
+        }
     } while (written && cv_buf_length(&channel->out) > 0);
+    if (written && channel->out.size > OUT_KEPT)
+        cv_buf_free(&channel->out);
     cv_source_want(&channel->host->reactor, &channel->stream,
                    written ? EPOLLIN : EPOLLIN | EPOLLOUT);
     /* Not left to close alone: a fork of the host may hold the socket. */
@@ -525,7 +544,7 @@ void cv_channel_feed(struct cv_channel *channel, struct cv_op *op)
     if (!input->open || input->sent < input->length)
         return;
     if (cv_channel_queue(channel, CV_FRAME_STDIN_END, op->by_id.id, NULL, 0) == 0)
-        stop_input(op);
+        cv_channel_stop_input(op);
     else
         cv_list_append(&channel->feeding, &op->feeding);
 }
@@ -552,9 +571,21 @@ int cv_channel_fly(struct cv_channel *channel, struct cv_op *op)
     return 0;
 }
 
+void cv_channel_request(struct cv_channel *channel, struct cv_op *op)
+{
+    cv_list_append(&channel->waiting, &op->feeding);
+    cv_channel_flush(channel);
+}
+
 void cv_channel_abort(struct cv_channel *channel, struct cv_op *op)
 {
-    stop_input(op);
+    cv_channel_stop_input(op);
+    if (cv_request_is(op)) {
+        cv_buf_free(&op->content);
+        if (!op->requested)
+            cv_channel_land(channel, op);
+        return;
+    }
     cv_channel_used(channel, cv_op_drop_chunks(op));
     cv_channel_queue(channel, CV_FRAME_ABORT, op->by_id.id, NULL, 0);
     cv_channel_flush(channel);
@@ -582,6 +613,7 @@ struct cv_channel *cv_channel_open(struct cv_host *host, int socket, pid_t guard
     cv_buf_init(&channel->out, OUT_MAX);
     cv_idmap_init(&channel->flights);
     cv_list_init(&channel->feeding);
+    cv_list_init(&channel->waiting);
     if (cv_source_open(&host->reactor, &channel->stream, socket, EPOLLIN) != 0) {
         cv_err_system(err, "create_failed", errno, "can't watch the supervisor");
         cv_fd_close(&socket);
