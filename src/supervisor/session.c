@@ -157,6 +157,7 @@ static void on_hello(struct session *session, const struct cv_frame *frame)
     session->ping_ms = hello.ping_ms;
     session->ping_idle = (hello.flags & CV_HELLO_PING_IDLE) != 0;
     session->lease_ms = hello.lease_ms;
+    arm(session, &session->lease, session->lease_ms);
     uint8_t version[CV_READY_SIZE];
     cv_wire_put_u32(version, CV_FRAME_VERSION);
     if (!cv_outq_control(&session->runtime.out, CV_FRAME_READY, 0, version, sizeof version))
