@@ -204,6 +204,8 @@ static void failure_to_err(const struct cv_failure *failure, struct cv_err *err)
     int length = (int)failure->length;
     if (failure->errnum != 0)
         cv_err_system(err, code, (int)failure->errnum, "%.*s", length, failure->text);
+    else if (length == 0 || failure->text[0] == '\0')
+        cv_err_set(err, code, "the supervisor gives no reason");
     else
         cv_err_set(err, code, "%.*s", length, failure->text);
 }
