@@ -12,11 +12,12 @@ struct cv_launched {
 };
 
 /*
- * Runs the program `path` with the far end of a new socket and a pidfd of this process. Touches
- * neither signals, working directory, environment nor any descriptor of the host. 0, or -1 with
- * `err` (create_failed); then nothing is left.
+ * Runs the program `path` with the far end of a new socket, a pidfd of this process, and `record`,
+ * a descriptor of the workspace's record that the guard locks, or -1; it stays the caller's.
+ * Touches neither signals, working directory, environment nor any descriptor of the host. 0, or -1
+ * with `err` (create_failed); then nothing is left.
  */
-int cv_launch(const char *path, struct cv_launched *launched, struct cv_err *err);
+int cv_launch(const char *path, int record, struct cv_launched *launched, struct cv_err *err);
 /* Ends and reaps a guard that was asked for nothing yet and whose socket is closed. */
 void cv_launch_undo(pid_t guard);
 

@@ -1,5 +1,5 @@
 /*
- * An operation that a host has under way: an exec, a launch, a removal, a timer. It has an id, ends
+ * An operation that a host has under way: an exec, a launch, a removal, a timer, the end of a process. It has an id, ends
  * exactly once, and then lies in the reactor's completion queue until it is taken.
  */
 #ifndef CV_PROCESS_OP_H
@@ -18,7 +18,7 @@
 
 struct cv_host;
 
-enum cv_op_kind { CV_OP_TIMER, CV_OP_LAUNCH, CV_OP_EXEC, CV_OP_REMOVE };
+enum cv_op_kind { CV_OP_TIMER, CV_OP_LAUNCH, CV_OP_EXEC, CV_OP_REMOVE, CV_OP_END };
 
 enum cv_stream_name { CV_STDOUT, CV_STDERR };
 
@@ -50,9 +50,10 @@ struct cv_op {
     bool done;             /* ended: `err` or the result is set */
     bool queued;           /* in the completion queue */
     struct cv_err err;     /* code NULL: success */
-    struct cv_alarm alarm; /* of a timer */
-    struct cv_host *host;  /* of a timer */
-    uint32_t workspace;    /* handle, for all but timers */
+    struct cv_alarm alarm;   /* of a timer or an end: its bound */
+    struct cv_source source; /* of an end: the pidfd */
+    struct cv_host *host;    /* of a timer or an end */
+    uint32_t workspace;      /* handle, for all but these two */
     /* Exec only. */
     bool stream_all;
     struct cv_list chunks;         /* struct cv_chunk, with stream_all */

@@ -145,6 +145,12 @@ static void on_hello(struct session *session, const struct cv_frame *frame)
         session->ending = true;
         return;
     }
+    if (session->config->record_errno != 0) {
+        cv_runtime_fail(&session->runtime, 0, CV_FAILURE_SETUP, session->config->record_errno,
+                        "locking the workspace's record");
+        session->ending = true;
+        return;
+    }
     if (!cv_workspace_open(&session->runtime.workspace, &hello, &trouble)) {
         cv_runtime_fail(&session->runtime, 0, CV_FAILURE_SETUP, trouble.errnum, trouble.text);
         session->ending = true;

@@ -28,7 +28,8 @@ const char *cv_strings_next(const char *string);
 #define CV_HELLO_CREATE 0x01      /* make `base` and every name (0700); fail when a name exists */
 #define CV_HELLO_REMOVE_ONLY 0x02 /* only `remove` follows; missing folders are fine */
 #define CV_HELLO_PING_IDLE 0x04   /* ping also while nothing runs */
-#define CV_HELLO_FLAGS 0x07
+#define CV_HELLO_RECORD 0x08      /* the last name is the workspace's record, a file: never made here */
+#define CV_HELLO_FLAGS 0x0f
 
 struct cv_hello {
     uint32_t version;      /* CV_FRAME_VERSION */
