@@ -37,8 +37,8 @@ struct cJSON *cv_json_new_string(const char *string);
 bool cv_json_add(struct cJSON *parent, const char *key, struct cJSON *value);
 /* The text without white space, to be freed by cv_json_free_text; NULL without memory. */
 char *cv_json_print(const struct cJSON *value);
+/* NULL is fine, here and below. */
 void cv_json_free_text(char *text);
-/* NULL is fine. */
 void cv_json_free(struct cJSON *value);
 
 enum cv_json_type cv_json_type(const struct cJSON *value);

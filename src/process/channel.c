@@ -189,7 +189,7 @@ static void fail_launch(struct cv_channel *channel, const struct cv_err *err)
 static void lose(struct cv_channel *channel, const char *message)
 {
     struct cv_err err;
-    cv_err_set(&err, channel->launch != NULL ? "create_failed" : "transport_lost", "%s", message);
+    cv_err_set(&err, "transport_lost", "%s", message);
     fail_launch(channel, &err);
     fail_flights(channel, &err);
     channel->lost = true;

@@ -42,8 +42,8 @@ void cv_host_close(struct cv_host *host);
 uint32_t cv_host_timer(struct cv_host *host, int64_t delay_ms, struct cv_err *err);
 
 /*
- * Asks the process of `pidfd`, which becomes the operation's, to end (SIGTERM), and ends when it has;
- * fails with gc_failed when it has not after some seconds.
+ * Asks the process of `pidfd`, which becomes the operation's, to end (SIGTERM), and ends when it
+ * has; fails with gc_failed when it has not after some seconds.
  */
 uint32_t cv_host_end(struct cv_host *host, int pidfd, struct cv_err *err);
 
