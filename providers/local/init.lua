@@ -109,7 +109,11 @@ local function create(provider, given)
         remove = function()
             local used = handle
             handle = nil
-            return folders.remove(provider.root, id, used)
+            local removed, err = folders.remove(provider.root, id, used)
+            if not removed and err.code == "record_locked" then
+                err = errors.sandbox("remove_failed", "a collection is removing the workspace; dispose it again")
+            end
+            return removed, err
         end,
     })
     local prepared

@@ -37,7 +37,7 @@ static const char *use_in_a_child(void *context)
         return "it hands out completions";
     if (!refused(cv_host_timer(host, 1, &err), &err))
         return "it takes timers";
-    if (!refused(cv_host_launch(host, &hello, &workspace, &err), &err))
+    if (!refused(cv_host_launch(host, &hello, -1, &workspace, &err), &err))
         return "it launches";
     if (!refused(cv_host_exec(host, inherited->workspace, &request, &err), &err))
         return "it starts commands";
@@ -147,7 +147,7 @@ static void launches_without_descriptors_fail_and_leave_nothing(void **state)
         uint32_t workspace;
         files.rlim_cur = limit;
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
-        id = cv_host_launch(&drive->host, &hello, &workspace, &err);
+        id = cv_host_launch(&drive->host, &hello, -1, &workspace, &err);
         uint32_t command = drive_exec(drive, before, &exec); /* needs none */
         files.rlim_cur = enough;
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);

@@ -87,7 +87,7 @@ static void launch_without_the_program_fails(void **state)
     struct cv_err err;
     uint32_t workspace;
     struct drive *drive = drive_open("/no/such/program");
-    assert_int_equal(cv_host_launch(&drive->host, &hello, &workspace, &err), 0);
+    assert_int_equal(cv_host_launch(&drive->host, &hello, -1, &workspace, &err), 0);
     assert_string_equal(err.code, "create_failed");
     assert_non_null(strstr(err.message, "/no/such/program"));
     drive_end(drive);
@@ -108,7 +108,7 @@ static void environment_over_the_limit_starts_nothing(void **state)
         .base = "/tmp",
         .env = {.bytes = entry, .length = CV_MESSAGE_MAX, .count = 1},
     };
-    assert_int_equal(cv_host_launch(&drive->host, &hello, &workspace, &err), 0);
+    assert_int_equal(cv_host_launch(&drive->host, &hello, -1, &workspace, &err), 0);
     assert_string_equal(err.code, "create_failed");
     assert_non_null(strstr(err.message, "environment"));
     free(entry);

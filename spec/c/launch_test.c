@@ -48,7 +48,7 @@ static const char *launch_works(void *context)
     int status;
     int before = scratch_descriptors();
     (void)context;
-    if (cv_launch(supervisor, &launched, &err) != 0)
+    if (cv_launch(supervisor, NULL, &launched, &err) != 0)
         return "the launch failed";
     if (launched.socket < FIRST_FD || fcntl(launched.socket, F_GETFD) != FD_CLOEXEC ||
         (fcntl(launched.socket, F_GETFL) & O_NONBLOCK) == 0)
@@ -76,7 +76,7 @@ static void expect_fails(const char *path, const char *reason)
     struct cv_launched launched;
     struct cv_err err = {0};
     int before = scratch_descriptors();
-    assert_int_equal(cv_launch(path, &launched, &err), -1);
+    assert_int_equal(cv_launch(path, NULL, &launched, &err), -1);
     assert_string_equal(err.code, "create_failed");
     if (strstr(err.message, path) == NULL || strstr(err.message, reason) == NULL)
         sup_fail("the message does not name %s and \"%s\": %s", path, reason, err.message);
@@ -197,7 +197,7 @@ static const char *launch_below(rlim_t limit, bool *worked)
     const rlim_t enough = files.rlim_cur;
     files.rlim_cur = limit;
     setrlimit(RLIMIT_NOFILE, &files);
-    *worked = cv_launch(supervisor, &launched, &err) == 0;
+    *worked = cv_launch(supervisor, NULL, &launched, &err) == 0;
     files.rlim_cur = enough;
     setrlimit(RLIMIT_NOFILE, &files);
     if (*worked) {
@@ -332,7 +332,7 @@ static void undone_launch_leaves_nothing(void **state)
     struct cv_err err;
     (void)state;
     int before = scratch_descriptors();
-    assert_int_equal(cv_launch(supervisor, &launched, &err), 0);
+    assert_int_equal(cv_launch(supervisor, NULL, &launched, &err), 0);
     close(launched.socket);
     cv_launch_undo(launched.guard);
     assert_null(nothing_is_left(before));

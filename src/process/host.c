@@ -187,10 +187,11 @@ uint32_t cv_host_end(struct cv_host *host, int pidfd, struct cv_err *err)
 /* ---- workspaces --------------------------------------------------------------------------- */
 
 static struct cv_channel *start_supervisor(struct cv_host *host, uint32_t handle, int record,
-                                           struct cv_err *err)
+                                           bool removal, struct cv_err *err)
 {
     struct cv_launched launched;
-    if (cv_launch(host->supervisor, record, &launched, err) != 0)
+    const struct cv_lock_request request = {.fd = record, .removal = removal};
+    if (cv_launch(host->supervisor, record < 0 ? NULL : &request, &launched, err) != 0)
         return NULL;
     struct cv_channel *channel = cv_channel_open(host, launched.socket, launched.guard, err);
     if (channel != NULL && cv_idmap_add(&host->workspaces, &channel->by_handle, handle) == 0)
@@ -216,9 +217,10 @@ static int encode_hello(struct cv_buf *payload, struct cv_hello *hello)
 
 /* Starts the supervisor and queues its hello. NULL with `err`; then nobody waits for it. */
 static struct cv_channel *greet_supervisor(struct cv_host *host, uint32_t handle, int record,
-                                           const struct cv_buf *hello, struct cv_err *err)
+                                           bool removal, const struct cv_buf *hello,
+                                           struct cv_err *err)
 {
-    struct cv_channel *channel = start_supervisor(host, handle, record, err);
+    struct cv_channel *channel = start_supervisor(host, handle, record, removal, err);
     if (channel == NULL)
         return NULL;
     if (cv_channel_queue(channel, CV_FRAME_HELLO, 0, cv_buf_data(hello), cv_buf_length(hello)) == 0)
@@ -239,7 +241,8 @@ uint32_t cv_host_launch(struct cv_host *host, struct cv_hello *hello, int record
     cv_buf_init(&payload, CV_MESSAGE_MAX);
     /* The id of its launch is the handle of the workspace: both are never used again. */
     if (encode_hello(&payload, hello) == 0)
-        channel = greet_supervisor(host, op->by_id.id, record, &payload, err);
+        channel = greet_supervisor(host, op->by_id.id, record,
+                                   (hello->flags & CV_HELLO_REMOVE_ONLY) != 0, &payload, err);
     else
         cv_err_set(err, "create_failed", "the environment is too large (over %d bytes)",
                    CV_MESSAGE_MAX);

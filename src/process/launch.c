@@ -34,7 +34,7 @@ static void close_ends(struct ends *ends)
 }
 
 /* Moves up even the host's own end: a host with closed standard streams must not get 0 to 2. */
-static bool open_ends(struct ends *ends, int record, bool *with_pidfd)
+static bool open_ends(struct ends *ends, const struct cv_lock_request *record, bool *with_pidfd)
 {
     int pair[2];
     *ends = (struct ends){-1, -1, -1, -1};
@@ -44,8 +44,8 @@ static bool open_ends(struct ends *ends, int record, bool *with_pidfd)
     ends->child = cv_fd_move_up(pair[1], FIRST_SAFE_FD);
     if (ends->host < 0 || ends->child < 0)
         return false;
-    if (record >= 0) {
-        ends->record = fcntl(record, F_DUPFD_CLOEXEC, FIRST_SAFE_FD);
+    if (record != NULL) {
+        ends->record = fcntl(record->fd, F_DUPFD_CLOEXEC, FIRST_SAFE_FD);
         if (ends->record < 0)
             return false;
     }
@@ -59,7 +59,8 @@ static bool open_ends(struct ends *ends, int record, bool *with_pidfd)
 }
 
 /* The supervisor resets signals by itself; an empty mask only spares it surprises before. */
-static int spawn_guard(const char *path, const struct ends *ends, bool with_pidfd, pid_t *guard)
+static int spawn_guard(const char *path, const struct ends *ends, bool with_pidfd,
+                       const struct cv_lock_request *record, pid_t *guard)
 {
     char *argv[4] = {"chamvi-supervisor"};
     int argc = 1;
@@ -70,8 +71,8 @@ static int spawn_guard(const char *path, const struct ends *ends, bool with_pidf
     sigemptyset(&none);
     if (!with_pidfd)
         argv[argc++] = "no-pidfd";
-    if (ends->record >= 0)
-        argv[argc++] = "record";
+    if (record != NULL)
+        argv[argc++] = record->removal ? "removal" : "record";
     int failed = posix_spawn_file_actions_init(&actions);
     if (failed != 0)
         return failed;
@@ -83,7 +84,7 @@ static int spawn_guard(const char *path, const struct ends *ends, bool with_pidf
     failed = posix_spawn_file_actions_adddup2(&actions, ends->self, CHILD_PIDFD);
     if (failed == 0)
         failed = posix_spawn_file_actions_adddup2(&actions, ends->child, CHILD_SOCKET);
-    if (failed == 0 && ends->record >= 0)
+    if (failed == 0 && record != NULL)
         failed = posix_spawn_file_actions_adddup2(&actions, ends->record, CHILD_RECORD);
     if (failed == 0)
         failed = posix_spawnattr_setsigmask(&attributes, &none);
@@ -96,7 +97,8 @@ static int spawn_guard(const char *path, const struct ends *ends, bool with_pidf
     return failed;
 }
 
-int cv_launch(const char *path, int record, struct cv_launched *launched, struct cv_err *err)
+int cv_launch(const char *path, const struct cv_lock_request *record, struct cv_launched *launched,
+              struct cv_err *err)
 {
     struct ends ends;
     bool with_pidfd;
@@ -105,7 +107,7 @@ int cv_launch(const char *path, int record, struct cv_launched *launched, struct
         close_ends(&ends);
         return cv_err_system(err, "create_failed", saved, "can't make a socket for the supervisor");
     }
-    int failed = spawn_guard(path, &ends, with_pidfd, &launched->guard);
+    int failed = spawn_guard(path, &ends, with_pidfd, record, &launched->guard);
     if (failed != 0) {
         close_ends(&ends);
         return cv_err_system(err, "create_failed", failed, "can't start %s", path);

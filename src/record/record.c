@@ -204,7 +204,7 @@ void cv_records_free(struct cv_records *records)
 /* Closing the descriptor releases no lock: this process holds none on a record. */
 static pid_t holder_of(int fd)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
     if (fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK)
         return 0;
     return lock.l_pid;

@@ -53,7 +53,8 @@ int cv_records_read(const char *root, struct cv_records *records, struct cv_err 
 void cv_records_free(struct cv_records *records);
 
 /*
- * A pidfd of the process that holds the record's lock (fcntl(2), F_GETLK), or -1: with errno ESRCH
+ * A pidfd of the process that holds the lock on the record's first byte, as the guard of a living
+ * workspace does (fcntl(2), F_GETLK), or -1: with errno ESRCH
  * when nobody does, else because the system can't tell.
  */
 int cv_record_owner(const char *root, const char *id);

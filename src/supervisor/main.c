@@ -3,8 +3,9 @@
  *
  * Started by the library with a socket to the host as descriptor 4 and a pidfd of the host as
  * descriptor 3. The arguments say what differs: "no-pidfd" (descriptor 3 is anything), "record"
- * (descriptor 5 is the record of the workspace, to be locked while it lives). This process becomes
- * the guard, and its child the supervisor. It ends with status 0 once everything is dead.
+ * or "removal" (descriptor 5 is the record of the workspace, to be locked while it lives, or while
+ * it is removed). This process becomes the guard, and its child the supervisor. It ends with status
+ * 0 once everything is dead.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,12 +42,14 @@ static bool is_pidfd(int fd)
 }
 
 /*
- * Locks the whole record for as long as this process lives (fcntl(2): a record lock is the
- * process's, not its child's). A collector learns from it who looks after the workspace.
+ * Locks a byte of the record for as long as this process lives (fcntl(2): a record lock is the
+ * process's, not its child's). A collector learns from the first who looks after the workspace; the
+ * second keeps two of them from removing the same one.
  */
-static int lock_record(int fd)
+static int lock_record(int fd, bool removal)
 {
-    const struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = removal ? 1 : 0, .l_len = 1};
     return fcntl(fd, F_SETLK, &lock) == 0 ? 0 : errno;
 }
 
@@ -80,7 +83,8 @@ static void run_supervisor(const struct cv_session_config *config)
 int main(int argc, char **argv)
 {
     bool with_pidfd = !has_argument(argc, argv, "no-pidfd");
-    bool with_record = has_argument(argc, argv, "record");
+    bool removal = has_argument(argc, argv, "removal");
+    bool with_record = removal || has_argument(argc, argv, "record");
     if (!is_socket(HOST_SOCKET) || (with_pidfd && !is_pidfd(HOST_PIDFD))) {
         fputs("chamvi-supervisor is started by the chamvi-sandbox library, not by hand\n", stderr);
         return EXIT_USAGE;
@@ -95,7 +99,7 @@ int main(int argc, char **argv)
         return EXIT_SETUP;
     if (with_record) {
         close_on_exec(RECORD);
-        config.record_errno = lock_record(RECORD);
+        config.record_errno = lock_record(RECORD, removal);
     }
     prctl(PR_SET_NAME, "chamvi-guard", 0, 0, 0);
     close_on_exec(HOST_PIDFD);
