@@ -58,3 +58,7 @@ foreach(layer IN LISTS CHAMVI_LAYERS)
         list(PREPEND CHAMVI_LIBRARIES chamvi_${layer})
     endif()
 endforeach()
+
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
+target_link_libraries(chamvi_codec PUBLIC PkgConfig::CJSON)

@@ -6,8 +6,9 @@
 -- processes that look after it).
 
 local constants = require "chamvi.sandbox.constants"
+local collect = require "chamvi.sandbox.local.collect"
 local errors = require "chamvi.sandbox.errors"
-local loop = require "chamvi.sandbox.loop"
+local folders = require "chamvi.sandbox.local.folders"
 local native = require "chamvi.sandbox.core"
 local options = require "chamvi.sandbox.options"
 local prepare_workspace = require "chamvi.sandbox.prepare"
@@ -74,55 +75,6 @@ local function environment(folder, ...)
     return list
 end
 
--- Starts a supervisor on the folders, waits until it is ready, and returns the core's handle of it.
-local function launch(folders, env)
-    local core, err = loop.core()
-    if not core then
-        return nil, err
-    end
-    local handle, id, message, detail = core:launch({
-        base = folders.base,
-        names = folders.names,
-        env = env or {},
-        create = env ~= nil,
-        remove_only = env == nil,
-    })
-    if not handle then
-        return nil, errors.sandbox(id, message, { detail = detail })
-    end
-    local ready
-    ready, err = task.complete(nil, id)
-    if not ready then
-        return nil, err
-    end
-    return handle
-end
-
--- A function that ends the supervisor and deletes the folders. A supervisor that is lost can't delete, and
--- a handle is good for one attempt: after that a new supervisor does it.
-local function remover(folders, handle)
-    return function()
-        local core, err = loop.core()
-        if not core then
-            return nil, err
-        end
-        if handle then
-            local removed
-            removed, err = task.complete(nil, core:remove(handle))
-            handle = nil
-            if removed or err.code ~= "transport_lost" then
-                return removed, err
-            end
-        end
-        local again
-        again, err = launch(folders)
-        if not again then
-            return nil, err
-        end
-        return task.complete(nil, core:remove(again))
-    end
-end
-
 -- What a create returns for what went wrong in it.
 local function create_error(err)
     if errors.is_error(err, "ValidationError") or err.code == "aborted" or err.code == "checkout_failed" then
@@ -137,24 +89,32 @@ end
 -- Runs as a job. The launch is not aborted but waited for: it is short, and then all can be removed.
 local function create(provider, given)
     local id = native.uuid()
-    local folder = provider.root .. "/" .. id
-    local folders = { base = provider.root, names = { id, id .. ".home", id .. ".tmp" } }
     local lifetime_ms = given.limits and given.limits.timeout_ms or provider.timeout_ms
     local created_at = provider.clock.now()
+    local info = {
+        run_id = given.run_id,
+        provider = NAME,
+        repo = given.repo,
+        ref = given.ref,
+        created_at = created_at,
+        expires_at = created_at + lifetime_ms,
+    }
 
-    local handle, err = launch(folders, environment(folder, provider.env, given.env))
+    local env = environment(provider.root .. "/" .. id, provider.env, given.env)
+    local handle, err = folders.create(provider.root, id, info, env)
     local workspace = workspaces.new({
         id = id,
         handle = handle,
-        info = {
-            run_id = given.run_id,
-            provider = NAME,
-            repo = given.repo,
-            ref = given.ref,
-            created_at = created_at,
-            expires_at = created_at + lifetime_ms,
-        },
-        remove = remover(folders, handle),
+        info = info,
+        remove = function()
+            local used = handle
+            handle = nil
+            local removed, err = folders.remove(provider.root, id, used)
+            if not removed and err.code == "record_locked" then
+                err = errors.sandbox("remove_failed", "a collection is removing the workspace; dispose it again")
+            end
+            return removed, err
+        end,
     })
     local prepared
     if handle then
@@ -227,7 +187,16 @@ function local_sandbox.create_local_sandbox(given)
         return task.wait(task.start(create, provider, asked))
     end
 
-    return { name = NAME, create = create_workspace }
+    --- Removes the workspaces under `root` whose lifetime is over, whoever made them: those of a program
+    --- that was killed as well as those that are still in use.
+    ---@return integer|nil count how many went
+    ---@return chamvi.Error? err SandboxError `gc_failed`, with `count`: some could not be removed, the others are gone
+    local function collect_garbage(_)
+        task.check_may_wait("collect_garbage")
+        return task.wait(task.start(collect, provider.root, provider.clock.now()))
+    end
+
+    return { name = NAME, create = create_workspace, collect_garbage = collect_garbage }
 end
 
 return local_sandbox

@@ -7,14 +7,19 @@
  * Errors are returned as `nil, code, message`; lua/chamvi/sandbox/errors.lua makes them tables.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/fd.h"
 #include "base/uuid.h"
 #include "lua/compat.h"
+#include "lua/json.h"
+#include "lua/records.h"
 #include "process/host.h"
+#include "record/record.h"
 
 #define CORE_TYPE "chamvi.sandbox.core"
 #define SUPERVISOR_NAME "chamvi-supervisor"
@@ -234,7 +239,33 @@ static bool boolean_field(lua_State *L, int table, const char *name)
     return value;
 }
 
-/* core:launch{ base=, names=, env=, create=, remove_only= } -> workspace, id */
+/*
+ * The record that a launch is to lock, -1 for none: made from the field `record`, or with `locked`
+ * an existing one. False with `err`.
+ */
+static bool open_launch_record(lua_State *L, const struct cv_hello *hello, int *record,
+                               struct cv_err *err)
+{
+    size_t length;
+    const char *id = hello->names.count > 0 ? hello->names.bytes : "";
+    lua_getfield(L, 2, "record");
+    const char *text = lua_tolstring(L, -1, &length);
+    bool locked = boolean_field(L, 2, "locked");
+    *record = -1;
+    if (text == NULL && !locked)
+        return true;
+    if (!cv_record_id_valid(id))
+        luaL_error(L, "names[1] must be a UUID where there is a record");
+    *record = text != NULL ? cv_record_create(hello->base, id, text, length, err)
+                           : cv_record_open(hello->base, id);
+    return *record >= 0 || text == NULL; /* without a record there is nothing to lock */
+}
+
+/*
+ * core:launch{ base=, names=, env=, create=, remove_only=, record=, locked= } -> workspace, id
+ *
+ * With `record` (its text, to be made) or `locked` (it exists) the last of the names is the record.
+ */
 static int core_launch(lua_State *L)
 {
     struct core *core = check_open(L);
@@ -250,9 +281,18 @@ static int core_launch(lua_State *L)
         hello.flags |= CV_HELLO_CREATE;
     if (boolean_field(L, 2, "remove_only"))
         hello.flags |= CV_HELLO_REMOVE_ONLY;
-    uint32_t id = cv_host_launch(&core->host, &hello, &workspace, &err);
-    if (id == 0)
+    int record;
+    if (!open_launch_record(L, &hello, &record, &err))
         return push_error(L, &err);
+    if (record >= 0)
+        hello.flags |= CV_HELLO_RECORD;
+    uint32_t id = cv_host_launch(&core->host, &hello, record, &workspace, &err);
+    cv_fd_close(&record);
+    if (id == 0) {
+        if ((hello.flags & CV_HELLO_CREATE) != 0 && (hello.flags & CV_HELLO_RECORD) != 0)
+            cv_record_drop(hello.base, hello.names.bytes);
+        return push_error(L, &err);
+    }
     lua_pushinteger(L, (lua_Integer)workspace);
     lua_pushinteger(L, (lua_Integer)id);
     return 2;
@@ -353,6 +393,29 @@ static int core_remove(lua_State *L)
     struct core *core = check_open(L);
     struct cv_err err;
     return push_id(L, cv_host_remove(&core->host, check_id(L, 2), &err), &err);
+}
+
+/*
+ * core:end_owner(root, id) -> an operation's id: "ended" when the process that holds the lock of
+ * the record has ended after being asked to; false when nobody holds it
+ */
+static int core_end_owner(lua_State *L)
+{
+    struct core *core = check_open(L);
+    struct cv_err err;
+    const char *root = luaL_checkstring(L, 2);
+    const char *id = luaL_checkstring(L, 3);
+    luaL_argcheck(L, cv_record_id_valid(id), 3, "UUID expected");
+    int owner = cv_record_owner(root, id);
+    if (owner < 0 && errno == ESRCH) {
+        lua_pushboolean(L, 0);
+        return 1;
+    }
+    if (owner < 0) {
+        cv_err_system(&err, "gc_failed", errno, "can't tell who looks after the workspace");
+        return push_error(L, &err);
+    }
+    return push_id(L, cv_host_end(&core->host, owner, &err), &err);
 }
 
 /* core:lost(workspace) -> boolean */
@@ -456,6 +519,9 @@ static int push_end(lua_State *L, struct cv_op *op)
     case CV_OP_REMOVE:
         lua_pushliteral(L, "removed");
         return 1;
+    case CV_OP_END:
+        lua_pushliteral(L, "ended");
+        return 1;
     case CV_OP_WRITE_FILE:
         lua_pushliteral(L, "written");
         return 1;
@@ -494,21 +560,14 @@ static int core_next(lua_State *L)
 }
 
 static const luaL_Reg core_methods[] = {
-    {"pollfd", core_pollfd},
-    {"events", core_events},
-    {"timeout", core_timeout},
-    {"step", core_step},
-    {"next", core_next},
-    {"timer", core_timer},
-    {"launch", core_launch},
-    {"exec", core_exec},
-    {"read_file", core_read_file},
-    {"write_file", core_write_file},
-    {"abort", core_abort},
-    {"remove", core_remove},
-    {"lost", core_lost},
-    {"close", core_close},
-    {NULL, NULL},
+    {"pollfd", core_pollfd},       {"events", core_events},
+    {"timeout", core_timeout},     {"step", core_step},
+    {"next", core_next},           {"timer", core_timer},
+    {"launch", core_launch},       {"exec", core_exec},
+    {"read_file", core_read_file}, {"write_file", core_write_file},
+    {"abort", core_abort},         {"remove", core_remove},
+    {"end_owner", core_end_owner}, {"lost", core_lost},
+    {"close", core_close},         {NULL, NULL},
 };
 
 static const luaL_Reg module_functions[] = {
@@ -533,6 +592,8 @@ int luaopen_chamvi_sandbox_core(lua_State *L)
     lua_pop(L, 1);
     lua_newtable(L);
     cv_lua_setfuncs(L, module_functions);
+    cv_lua_add_json(L);
+    cv_lua_add_records(L);
     lua_pushliteral(L, CV_VERSION);
     lua_setfield(L, -2, "version");
     return 1;

@@ -195,7 +195,7 @@ static void fail_launch(struct cv_channel *channel, const struct cv_err *err)
 static void lose(struct cv_channel *channel, const char *message)
 {
     struct cv_err err;
-    cv_err_set(&err, channel->launch != NULL ? "create_failed" : "transport_lost", "%s", message);
+    cv_err_set(&err, "transport_lost", "%s", message);
     fail_launch(channel, &err);
     fail_flights(channel, &err);
     channel->lost = true;
@@ -210,6 +210,8 @@ static void failure_to_err(const struct cv_failure *failure, struct cv_err *err)
     int length = (int)failure->length;
     if (failure->errnum != 0)
         cv_err_system(err, code, (int)failure->errnum, "%.*s", length, failure->text);
+    else if (length == 0 || failure->text[0] == '\0')
+        cv_err_set(err, code, "the supervisor gives no reason");
     else
         cv_err_set(err, code, "%.*s", length, failure->text);
 }

@@ -1,14 +1,20 @@
 #include "process/host.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/fd.h"
+#include "base/linux.h"
 #include "process/channel.h"
 #include "process/launch.h"
 #include "process/limits.h"
 #include "proto/supervise/frame.h"
+
+/* How long a guard that was asked to end may take. */
+#define END_LIMIT_MS 5000
 
 static struct cv_channel *find_channel(const struct cv_host *host, uint32_t workspace)
 {
@@ -48,6 +54,7 @@ void cv_host_close(struct cv_host *host)
         struct cv_op *op = cv_list_entry(node, struct cv_op, by_id);
         cv_idmap_remove(&host->ops, node);
         cv_alarm_clear(&host->reactor, &op->alarm);
+        cv_source_close(&host->reactor, &op->source);
         cv_list_remove(&op->completion.link);
         cv_op_free(op);
     }
@@ -113,6 +120,7 @@ void cv_host_finish(struct cv_host *host, struct cv_op *op, const struct cv_err 
     if (err != NULL)
         op->err = *err;
     cv_alarm_clear(&host->reactor, &op->alarm);
+    cv_source_close(&host->reactor, &op->source);
     cv_host_announce(host, op);
 }
 
@@ -137,13 +145,53 @@ uint32_t cv_host_timer(struct cv_host *host, int64_t delay_ms, struct cv_err *er
     return op->by_id.id;
 }
 
+static void end_ready(struct cv_source *source, uint32_t events)
+{
+    (void)events;
+    struct cv_op *op = cv_list_entry(source, struct cv_op, source);
+    cv_host_finish(op->host, op, NULL);
+}
+
+static void end_strike(struct cv_alarm *alarm)
+{
+    struct cv_err err;
+    struct cv_op *op = cv_list_entry(alarm, struct cv_op, alarm);
+    cv_err_set(&err, "gc_failed", "the workspace's guard does not end");
+    cv_host_finish(op->host, op, &err);
+}
+
+uint32_t cv_host_end(struct cv_host *host, int pidfd, struct cv_err *err)
+{
+    struct cv_op *op = usable(host, err) ? new_op(host, CV_OP_END, 0, err) : NULL;
+    if (op == NULL) {
+        cv_fd_close(&pidfd);
+        return 0;
+    }
+    op->host = host;
+    op->source.ready = end_ready;
+    op->alarm.strike = end_strike;
+    if (cv_pidfd_signal(pidfd, SIGCONT) == 0) /* a command may have stopped it */
+        cv_pidfd_signal(pidfd, SIGTERM);
+    if (cv_source_open(&host->reactor, &op->source, pidfd, EPOLLIN) != 0 ||
+        cv_alarm_set(&host->reactor, &op->alarm, END_LIMIT_MS) != 0) {
+        cv_err_set(err, "gc_failed", "can't wait for the workspace's guard");
+        if (op->source.fd < 0)
+            cv_fd_close(&pidfd);
+        cv_source_close(&host->reactor, &op->source);
+        discard_op(host, op);
+        return 0;
+    }
+    return op->by_id.id;
+}
+
 /* ---- workspaces --------------------------------------------------------------------------- */
 
-static struct cv_channel *start_supervisor(struct cv_host *host, uint32_t handle,
-                                           struct cv_err *err)
+static struct cv_channel *start_supervisor(struct cv_host *host, uint32_t handle, int record,
+                                           bool removal, struct cv_err *err)
 {
     struct cv_launched launched;
-    if (cv_launch(host->supervisor, &launched, err) != 0)
+    const struct cv_lock_request request = {.fd = record, .removal = removal};
+    if (cv_launch(host->supervisor, record < 0 ? NULL : &request, &launched, err) != 0)
         return NULL;
     struct cv_channel *channel = cv_channel_open(host, launched.socket, launched.guard, err);
     if (channel != NULL && cv_idmap_add(&host->workspaces, &channel->by_handle, handle) == 0)
@@ -168,10 +216,11 @@ static int encode_hello(struct cv_buf *payload, struct cv_hello *hello)
 }
 
 /* Starts the supervisor and queues its hello. NULL with `err`; then nobody waits for it. */
-static struct cv_channel *greet_supervisor(struct cv_host *host, uint32_t handle,
-                                           const struct cv_buf *hello, struct cv_err *err)
+static struct cv_channel *greet_supervisor(struct cv_host *host, uint32_t handle, int record,
+                                           bool removal, const struct cv_buf *hello,
+                                           struct cv_err *err)
 {
-    struct cv_channel *channel = start_supervisor(host, handle, err);
+    struct cv_channel *channel = start_supervisor(host, handle, record, removal, err);
     if (channel == NULL)
         return NULL;
     if (cv_channel_queue(channel, CV_FRAME_HELLO, 0, cv_buf_data(hello), cv_buf_length(hello)) == 0)
@@ -181,8 +230,8 @@ static struct cv_channel *greet_supervisor(struct cv_host *host, uint32_t handle
     return NULL;
 }
 
-uint32_t cv_host_launch(struct cv_host *host, struct cv_hello *hello, uint32_t *workspace,
-                        struct cv_err *err)
+uint32_t cv_host_launch(struct cv_host *host, struct cv_hello *hello, int record,
+                        uint32_t *workspace, struct cv_err *err)
 {
     struct cv_op *op = usable(host, err) ? new_op(host, CV_OP_LAUNCH, 0, err) : NULL;
     struct cv_channel *channel = NULL;
@@ -192,7 +241,8 @@ uint32_t cv_host_launch(struct cv_host *host, struct cv_hello *hello, uint32_t *
     cv_buf_init(&payload, CV_MESSAGE_MAX);
     /* The id of its launch is the handle of the workspace: both are never used again. */
     if (encode_hello(&payload, hello) == 0)
-        channel = greet_supervisor(host, op->by_id.id, &payload, err);
+        channel = greet_supervisor(host, op->by_id.id, record,
+                                   (hello->flags & CV_HELLO_REMOVE_ONLY) != 0, &payload, err);
     else
         cv_err_set(err, "create_failed", "the environment is too large (over %d bytes)",
                    CV_MESSAGE_MAX);

@@ -42,11 +42,18 @@ void cv_host_close(struct cv_host *host);
 uint32_t cv_host_timer(struct cv_host *host, int64_t delay_ms, struct cv_err *err);
 
 /*
- * Starts guard and supervisor of a workspace; version, credits and times of `hello` are filled in
- * here. `*workspace` gets the handle, valid until a removal has ended or the launch has failed.
+ * Asks the process of `pidfd`, which becomes the operation's, to end (SIGTERM), and ends when it
+ * has; fails with gc_failed when it has not after some seconds.
  */
-uint32_t cv_host_launch(struct cv_host *host, struct cv_hello *hello, uint32_t *workspace,
-                        struct cv_err *err);
+uint32_t cv_host_end(struct cv_host *host, int pidfd, struct cv_err *err);
+
+/*
+ * Starts guard and supervisor of a workspace; version, credits and times of `hello` are filled in
+ * here. `record` is a descriptor of the workspace's record for its guard to lock, or -1; it stays
+ * the caller's. `*workspace` gets the handle, valid until a removal has ended or the launch failed.
+ */
+uint32_t cv_host_launch(struct cv_host *host, struct cv_hello *hello, int record,
+                        uint32_t *workspace, struct cv_err *err);
 
 struct cv_exec_request {
     const char *cwd; /* relative to the root, "" for it */

@@ -14,13 +14,15 @@
 
 #define CHILD_PIDFD 3
 #define CHILD_SOCKET 4
+#define CHILD_RECORD 5
 /* Above the descriptors of the child, so that no dup2 there overwrites the source of the next. */
 #define FIRST_SAFE_FD 10
 
 struct ends {
-    int host;  /* this process's end of the socket */
-    int child; /* the supervisor's end */
-    int self;  /* a pidfd of this process, or on an old kernel the child's end once more */
+    int host;   /* this process's end of the socket */
+    int child;  /* the supervisor's end */
+    int self;   /* a pidfd of this process, or on an old kernel the child's end once more */
+    int record; /* a copy of the record's descriptor, or -1 */
 };
 
 static void close_ends(struct ends *ends)
@@ -28,19 +30,25 @@ static void close_ends(struct ends *ends)
     cv_fd_close(&ends->host);
     cv_fd_close(&ends->child);
     cv_fd_close(&ends->self);
+    cv_fd_close(&ends->record);
 }
 
 /* Moves up even the host's own end: a host with closed standard streams must not get 0 to 2. */
-static bool open_ends(struct ends *ends, bool *with_pidfd)
+static bool open_ends(struct ends *ends, const struct cv_lock_request *record, bool *with_pidfd)
 {
     int pair[2];
-    *ends = (struct ends){-1, -1, -1};
+    *ends = (struct ends){-1, -1, -1, -1};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
         return false;
     ends->host = cv_fd_move_up(pair[0], FIRST_SAFE_FD);
     ends->child = cv_fd_move_up(pair[1], FIRST_SAFE_FD);
     if (ends->host < 0 || ends->child < 0)
         return false;
+    if (record != NULL) {
+        ends->record = fcntl(record->fd, F_DUPFD_CLOEXEC, FIRST_SAFE_FD);
+        if (ends->record < 0)
+            return false;
+    }
     int self = cv_pidfd_open(getpid());
     *with_pidfd = self >= 0;
     if (self >= 0)
@@ -50,16 +58,21 @@ static bool open_ends(struct ends *ends, bool *with_pidfd)
     return ends->self >= 0;
 }
 
-/* The supervisor resets signals by itself; unblocked and default only spares it surprises before.
- */
-static int spawn_guard(const char *path, const struct ends *ends, bool with_pidfd, pid_t *guard)
+/* The supervisor resets signals by itself; an empty mask only spares it surprises before. */
+static int spawn_guard(const char *path, const struct ends *ends, bool with_pidfd,
+                       const struct cv_lock_request *record, pid_t *guard)
 {
-    char *const argv[] = {"chamvi-supervisor", with_pidfd ? NULL : "no-pidfd", NULL};
+    char *argv[4] = {"chamvi-supervisor"};
+    int argc = 1;
     char *const env[] = {NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none;
     sigemptyset(&none);
+    if (!with_pidfd)
+        argv[argc++] = "no-pidfd";
+    if (record != NULL)
+        argv[argc++] = record->removal ? "removal" : "record";
     int failed = posix_spawn_file_actions_init(&actions);
     if (failed != 0)
         return failed;
@@ -71,6 +84,8 @@ static int spawn_guard(const char *path, const struct ends *ends, bool with_pidf
     failed = posix_spawn_file_actions_adddup2(&actions, ends->self, CHILD_PIDFD);
     if (failed == 0)
         failed = posix_spawn_file_actions_adddup2(&actions, ends->child, CHILD_SOCKET);
+    if (failed == 0 && record != NULL)
+        failed = posix_spawn_file_actions_adddup2(&actions, ends->record, CHILD_RECORD);
     if (failed == 0)
         failed = posix_spawnattr_setsigmask(&attributes, &none);
     if (failed == 0)
@@ -82,16 +97,17 @@ static int spawn_guard(const char *path, const struct ends *ends, bool with_pidf
     return failed;
 }
 
-int cv_launch(const char *path, struct cv_launched *launched, struct cv_err *err)
+int cv_launch(const char *path, const struct cv_lock_request *record, struct cv_launched *launched,
+              struct cv_err *err)
 {
     struct ends ends;
     bool with_pidfd;
-    if (!open_ends(&ends, &with_pidfd)) {
+    if (!open_ends(&ends, record, &with_pidfd)) {
         int saved = errno;
         close_ends(&ends);
         return cv_err_system(err, "create_failed", saved, "can't make a socket for the supervisor");
     }
-    int failed = spawn_guard(path, &ends, with_pidfd, &launched->guard);
+    int failed = spawn_guard(path, &ends, with_pidfd, record, &launched->guard);
     if (failed != 0) {
         close_ends(&ends);
         return cv_err_system(err, "create_failed", failed, "can't start %s", path);

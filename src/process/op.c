@@ -8,6 +8,7 @@ struct cv_op *cv_op_new(enum cv_op_kind kind, size_t output_cap)
     if (op == NULL)
         return NULL;
     op->kind = kind;
+    op->source.fd = -1;
     cv_list_init(&op->completion.link);
     cv_list_init(&op->feeding);
     cv_list_init(&op->chunks);

@@ -1,6 +1,7 @@
 /*
- * An operation that a host has under way: an exec, a file, a launch, a removal, a timer. It has an
- * id, ends exactly once, and then lies in the reactor's completion queue until it is taken.
+ * An operation that a host has under way: an exec, a file, a launch, a removal, a timer, the end of
+ * a process. It has an id, ends exactly once, and then lies in the reactor's completion queue until
+ * it is taken.
  */
 #ifndef CV_PROCESS_OP_H
 #define CV_PROCESS_OP_H
@@ -24,7 +25,8 @@ enum cv_op_kind {
     CV_OP_EXEC,
     CV_OP_READ_FILE,
     CV_OP_WRITE_FILE,
-    CV_OP_REMOVE
+    CV_OP_REMOVE,
+    CV_OP_END
 };
 
 enum cv_stream_name { CV_STDOUT, CV_STDERR };
@@ -52,14 +54,15 @@ struct cv_op {
     struct cv_idnode in_flight;      /* among those of its channel; see `flying` */
     struct cv_list feeding;          /* in a list of the channel while `input` waits for room */
     enum cv_op_kind kind;
-    bool flying;           /* the supervisor will send more frames under this id */
-    bool dropped;          /* already taken; only kept until the supervisor's last frame */
-    bool done;             /* ended: `err` or the result is set */
-    bool queued;           /* in the completion queue */
-    struct cv_err err;     /* code NULL: success */
-    struct cv_alarm alarm; /* of a timer */
-    struct cv_host *host;  /* of a timer */
-    uint32_t workspace;    /* handle, for all but timers */
+    bool flying;             /* the supervisor will send more frames under this id */
+    bool dropped;            /* already taken; only kept until the supervisor's last frame */
+    bool done;               /* ended: `err` or the result is set */
+    bool queued;             /* in the completion queue */
+    struct cv_err err;       /* code NULL: success */
+    struct cv_alarm alarm;   /* of a timer or an end: its bound */
+    struct cv_source source; /* of an end: the pidfd */
+    struct cv_host *host;    /* of a timer or an end */
+    uint32_t workspace;      /* handle, for all but these two */
     /* Exec only. */
     bool stream_all;
     struct cv_list chunks;         /* struct cv_chunk, with stream_all */

@@ -60,6 +60,16 @@ static void hang_up(struct patience *patience, const struct cv_guard *guard)
     patience->since = cv_clock_ms();
 }
 
+/* Takes the signals that wait; true when one of them is the request of a collector. */
+static bool asked_to_end(int signals)
+{
+    struct signalfd_siginfo info;
+    bool asked = false;
+    while (read(signals, &info, sizeof info) > 0)
+        asked = asked || info.ssi_signo == SIGTERM;
+    return asked;
+}
+
 static void wait_for_end(struct cv_guard *guard, int signals)
 {
     struct patience patience = {0};
@@ -73,10 +83,7 @@ static void wait_for_end(struct cv_guard *guard, int signals)
         if (poll(watched, WATCH_COUNT, ticking ? TICK_MS : -1) < 0)
             continue;
         if (watched[WATCH_SIGNAL].revents != 0) {
-            struct signalfd_siginfo drained;
-            while (read(signals, &drained, sizeof drained) > 0)
-                continue;
-            if (supervisor_ended(guard))
+            if (asked_to_end(signals) || supervisor_ended(guard))
                 return;
         }
         bool orphaned = guard->parent != 0 && getppid() != guard->parent;
@@ -93,10 +100,11 @@ static void wait_for_end(struct cv_guard *guard, int signals)
 
 void cv_guard_run(struct cv_guard *guard)
 {
-    sigset_t child_signal;
-    sigemptyset(&child_signal);
-    sigaddset(&child_signal, SIGCHLD);
-    int signals = signalfd(-1, &child_signal, SFD_CLOEXEC | SFD_NONBLOCK);
+    sigset_t awaited;
+    sigemptyset(&awaited);
+    sigaddset(&awaited, SIGCHLD);
+    sigaddset(&awaited, SIGTERM);
+    int signals = signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK);
     struct cv_children children;
     cv_children_open(&children);
     if (signals >= 0)

@@ -19,7 +19,10 @@ struct cv_guard {
     cv_beat *beat; /* shared with the supervisor */
 };
 
-/* Watches until everything is dead. SIGCHLD must be blocked. */
+/*
+ * Watches until everything is dead. SIGCHLD and SIGTERM must be blocked; the latter, sent by a
+ * collector, ends the workspace.
+ */
 void cv_guard_run(struct cv_guard *guard);
 
 #endif

@@ -2,8 +2,10 @@
  * chamvi-supervisor: runs the commands of one workspace and sees to it that none outlives it.
  *
  * Started by the library with a socket to the host as descriptor 4 and a pidfd of the host as
- * descriptor 3 (with the argument "no-pidfd": anything there). This process becomes the guard, and
- * its child the supervisor. It ends with status 0 once everything is dead.
+ * descriptor 3. The arguments say what differs: "no-pidfd" (descriptor 3 is anything), "record"
+ * or "removal" (descriptor 5 is the record of the workspace, to be locked while it lives, or while
+ * it is removed). This process becomes the guard, and its child the supervisor. It ends with status
+ * 0 once everything is dead.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +24,7 @@
 
 #define HOST_PIDFD 3
 #define HOST_SOCKET 4
+#define RECORD 5
 #define EXIT_USAGE 2
 #define EXIT_SETUP 1
 
@@ -36,6 +39,27 @@ static bool is_socket(int fd)
 static bool is_pidfd(int fd)
 {
     return cv_pidfd_signal(fd, 0) == 0 || (errno != EBADF && errno != ENOSYS);
+}
+
+/*
+ * Locks a byte of the record for as long as this process lives (fcntl(2): a record lock is the
+ * process's, not its child's). A collector learns from the first who looks after the workspace; the
+ * second keeps two of them from removing the same one.
+ */
+static int lock_record(int fd, bool removal)
+{
+    const struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = removal ? 1 : 0, .l_len = 1};
+    return fcntl(fd, F_SETLK, &lock) == 0 ? 0 : errno;
+}
+
+static bool has_argument(int argc, char **argv, const char *argument)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], argument) == 0)
+            return true;
+    }
+    return false;
 }
 
 static void close_on_exec(int fd)
@@ -58,9 +82,10 @@ static void run_supervisor(const struct cv_session_config *config)
 
 int main(int argc, char **argv)
 {
-    bool with_pidfd = !(argc == 2 && strcmp(argv[1], "no-pidfd") == 0);
-    if ((argc != 1 && with_pidfd) || !is_socket(HOST_SOCKET) ||
-        (with_pidfd && !is_pidfd(HOST_PIDFD))) {
+    bool with_pidfd = !has_argument(argc, argv, "no-pidfd");
+    bool removal = has_argument(argc, argv, "removal");
+    bool with_record = removal || has_argument(argc, argv, "record");
+    if (!is_socket(HOST_SOCKET) || (with_pidfd && !is_pidfd(HOST_PIDFD))) {
         fputs("chamvi-supervisor is started by the chamvi-sandbox library, not by hand\n", stderr);
         return EXIT_USAGE;
     }
@@ -70,8 +95,12 @@ int main(int argc, char **argv)
         .output = HOST_SOCKET,
         .host = with_pidfd ? HOST_PIDFD : -1,
     };
-    if (!cv_reset_process(HOST_SOCKET + 1, &config.files))
+    if (!cv_reset_process(with_record ? RECORD + 1 : RECORD, &config.files))
         return EXIT_SETUP;
+    if (with_record) {
+        close_on_exec(RECORD);
+        config.record_errno = lock_record(RECORD, removal);
+    }
     prctl(PR_SET_NAME, "chamvi-guard", 0, 0, 0);
     close_on_exec(HOST_PIDFD);
     close_on_exec(HOST_SOCKET);

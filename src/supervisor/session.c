@@ -146,6 +146,14 @@ static void on_hello(struct session *session, const struct cv_frame *frame)
         session->ending = true;
         return;
     }
+    int record_errno = session->config->record_errno;
+    if (record_errno != 0) {
+        bool locked = record_errno == EAGAIN || record_errno == EACCES; /* fcntl(2) */
+        cv_runtime_fail(&session->runtime, 0, locked ? CV_FAILURE_LOCKED : CV_FAILURE_SETUP,
+                        record_errno, "locking the workspace's record");
+        session->ending = true;
+        return;
+    }
     if (!cv_workspace_open(&session->runtime.workspace, &hello, &trouble)) {
         cv_runtime_fail(&session->runtime, 0, CV_FAILURE_SETUP, trouble.errnum, trouble.text);
         session->ending = true;

@@ -13,6 +13,7 @@ struct cv_session_config {
     pid_t guard_pid;
     int guard;           /* a pidfd of the guard, or -1: then its death is seen by getppid(2) */
     struct rlimit files; /* RLIMIT_NOFILE of the commands */
+    int record_errno;    /* why the guard could not lock the workspace's record; 0: it has */
     cv_beat *beat;
 };
 

@@ -8,19 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "fs/remove.h"
 
 #define FOLDER_MODE 0700
 /* The root of every workspace as a model sees it; links may use that name. */
 #define WORKSPACE_ALIAS "/workspace"
-
-static bool fail(struct cv_trouble *trouble, int errnum, const char *text)
-{
-    trouble->errnum = errnum;
-    trouble->text = text;
-    return false;
-}
 
 static char *copy_bytes(const char *bytes, size_t length)
 {
@@ -64,53 +56,29 @@ static bool copy_hello(struct cv_workspace *workspace, const struct cv_hello *he
            workspace->root_path != NULL && copy_env(workspace, &hello->env);
 }
 
-/* Makes the folder and its missing parents; an existing one is fine. */
-static bool make_path(char *path)
+/* How many of the names are folders: all but the record, which comes last. */
+static uint32_t folder_count(const struct cv_workspace *workspace)
 {
-    for (char *at = path + 1; *at != '\0'; at++) {
-        if (*at != '/')
-            continue;
-        *at = '\0';
-        bool made = mkdir(path, FOLDER_MODE) == 0 || errno == EEXIST || errno == EROFS;
-        int saved = errno;
-        *at = '/';
-        errno = saved;
-        if (!made)
-            return false;
-    }
-    return mkdir(path, FOLDER_MODE) == 0 || errno == EEXIST;
+    return workspace->names.count - (workspace->with_record ? 1 : 0);
 }
 
-static bool open_base(struct cv_workspace *workspace, bool create, struct cv_trouble *trouble)
-{
-    struct stat entry;
-    struct stat folder;
-    if (create && !make_path(workspace->base_path))
-        return fail(trouble, errno, "making the folder of the workspaces");
-    workspace->base = open(workspace->base_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (workspace->base < 0 || fstat(workspace->base, &folder) != 0 ||
-        lstat(workspace->base_path, &entry) != 0)
-        return fail(trouble, errno, "opening the folder of the workspaces");
-    bool owns_names = workspace->names.count > 0;
-    if (owns_names && (folder.st_uid != geteuid() || entry.st_uid != geteuid()))
-        return fail(trouble, EPERM, "the folder of the workspaces belongs to another user");
-    if (owns_names && (folder.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH)
-        return fail(trouble, EPERM,
-                    "everyone may rename what lies in the folder of the workspaces");
-    return true;
-}
-
-/* Makes every name; when one fails, those made before it are gone again. */
-static bool create_names(struct cv_workspace *workspace, struct cv_trouble *trouble)
+/*
+ * Makes the folders; when one fails, those made before it are gone again, and the record with them,
+ * which is the last name and was made by the host.
+ */
+static bool create_folders(struct cv_workspace *workspace, struct cv_trouble *trouble)
 {
     const char *name = workspace->names.bytes;
-    for (uint32_t i = 0; i < workspace->names.count; i++, name = cv_strings_next(name)) {
+    uint32_t folders = folder_count(workspace);
+    for (uint32_t i = 0; i < folders; i++, name = cv_strings_next(name)) {
         if (mkdirat(workspace->base, name, FOLDER_MODE) == 0)
             continue;
-        fail(trouble, errno, "making the workspace's folders");
+        cv_trouble(trouble, errno, "making the workspace's folders");
         const char *made = workspace->names.bytes;
-        for (uint32_t j = 0; j < i; j++, made = cv_strings_next(made))
-            unlinkat(workspace->base, made, AT_REMOVEDIR);
+        for (uint32_t j = 0; j < workspace->names.count; j++, made = cv_strings_next(made)) {
+            if (j < i || j >= folders)
+                unlinkat(workspace->base, made, j < i ? AT_REMOVEDIR : 0);
+        }
         return false;
     }
     return true;
@@ -123,7 +91,7 @@ static bool open_root(struct cv_workspace *workspace, struct cv_trouble *trouble
     int fd = openat(workspace->base, named ? workspace->names.bytes : ".",
                     O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &folder) != 0)
-        return fail(trouble, errno, "opening the workspace's folder");
+        return cv_trouble(trouble, errno, "opening the workspace's folder");
     workspace->root.fd = fd;
     workspace->root.path = workspace->root_path;
     workspace->root.alias = WORKSPACE_ALIAS;
@@ -140,17 +108,25 @@ bool cv_workspace_open(struct cv_workspace *workspace, const struct cv_hello *he
     *workspace = (struct cv_workspace){.base = -1, .root.fd = -1};
     bool create = (hello->flags & CV_HELLO_CREATE) != 0;
     bool remove_only = (hello->flags & CV_HELLO_REMOVE_ONLY) != 0;
+    workspace->with_record = (hello->flags & CV_HELLO_RECORD) != 0;
     if (!copy_hello(workspace, hello))
-        return fail(trouble, ENOMEM, "reading the hello");
-    if (!open_base(workspace, create, trouble)) {
+        return cv_trouble(trouble, ENOMEM, "reading the hello");
+    workspace->base =
+        cv_folder_open(workspace->base_path, create, workspace->names.count > 0, trouble);
+    if (workspace->base < 0) {
         if (!remove_only || trouble->errnum != ENOENT)
             return false;
         workspace->names.count = 0; /* no folder, so nothing in it is left to remove */
         return true;
     }
-    if (create && !create_names(workspace, trouble))
+    if (create && !create_folders(workspace, trouble))
         return false;
-    return remove_only || open_root(workspace, trouble);
+    if (remove_only || open_root(workspace, trouble))
+        return true;
+    struct cv_trouble left;
+    if (create)
+        cv_workspace_remove(workspace, NULL, NULL, &left);
+    return false;
 }
 
 bool cv_workspace_present(const struct cv_workspace *workspace)
@@ -177,10 +153,12 @@ bool cv_workspace_remove(struct cv_workspace *workspace, void (*progress)(void *
     bool removed = true;
     const char *name = workspace->names.bytes;
     for (uint32_t i = 0; i < workspace->names.count; i++, name = cv_strings_next(name)) {
+        if (i == folder_count(workspace) && !removed)
+            break; /* the record stays, so that a collection tries again */
         if (cv_remove_tree(workspace->base, name, progress, context) == 0)
             continue;
         if (removed)
-            fail(trouble, errno, "deleting the workspace's folders");
+            cv_trouble(trouble, errno, "deleting the workspace's folders");
         removed = false;
     }
     return removed;

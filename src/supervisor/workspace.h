@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/folder.h"
 #include "fs/beneath.h"
 #include "proto/supervise/message.h"
 
@@ -12,6 +13,7 @@ struct cv_workspace {
     char *base_path;   /* owned */
     char *names_bytes; /* owned; `names` points into it */
     struct cv_strings names;
+    bool with_record;    /* the last name is the record of the workspace, a file */
     int base;            /* descriptor of the folder that holds the names */
     struct cv_root root; /* fd -1 in a workspace that is only removed */
     char *root_path;     /* owned */
@@ -21,12 +23,6 @@ struct cv_workspace {
     char *env_bytes;  /* owned; `env` points into it */
     char **env;       /* NULL-terminated, for execve(2) */
     const char *path; /* the value of PATH in `env`, or NULL */
-};
-
-/* What went wrong, for a failure frame. */
-struct cv_trouble {
-    int errnum;
-    const char *text; /* static: what was being done */
 };
 
 /*
@@ -45,7 +41,10 @@ bool cv_workspace_present(const struct cv_workspace *workspace);
  */
 int cv_workspace_cwd(const struct cv_workspace *workspace, const char *path, bool *owned);
 
-/* Deletes everything that the workspace owns; goes on past failures and reports the first. */
+/*
+ * Deletes everything that the workspace owns; goes on past failures and reports the first. The
+ * record goes last, and only when all else is gone.
+ */
 bool cv_workspace_remove(struct cv_workspace *workspace, void (*progress)(void *context),
                          void *context, struct cv_trouble *trouble);
 

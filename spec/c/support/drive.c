@@ -332,7 +332,7 @@ static uint32_t launch_with(struct drive *drive, unsigned launch, uint32_t flags
         .names = {.bytes = names, .length = length, .count = DRIVE_NAMES},
         .env = {.bytes = env, .length = (size_t)env_length + 1, .count = 2},
     };
-    uint32_t id = cv_host_launch(&drive->host, &hello, &workspace, &err);
+    uint32_t id = cv_host_launch(&drive->host, &hello, -1, &workspace, &err);
     if (id == 0)
         sup_fail("no launch: %s: %s", err.code, err.message);
     assert_int_equal(id, workspace);

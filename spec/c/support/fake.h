@@ -72,8 +72,8 @@ extern uint32_t fake_first;
 extern uint32_t fake_second;
 
 /*
- * The next whole message of the host of this type; others are skipped. The payload lives until the
- * next call. At the end of file the process ends.
+ * The next whole message of the host of this type, 0: of any; others are skipped. The payload lives
+ * until the next call. At the end of file the process ends.
  */
 const struct cv_frame *fake_take(uint8_t type);
 /* Sends bytes that need not be frames; ends the process when nobody reads. */

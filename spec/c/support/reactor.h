@@ -108,8 +108,8 @@ static inline void drain(struct end *end)
 
 struct bell {
     struct cv_alarm alarm;
-    int64_t set_ms;
-    int64_t struck_ms;
+    int64_t set_ns;
+    int64_t struck_ns;
     unsigned strikes;
     unsigned order;
     void (*act)(struct bell *bell);
@@ -122,7 +122,7 @@ static inline void bell_strikes(struct cv_alarm *alarm)
 {
     struct bell *bell = cv_list_entry(alarm, struct bell, alarm);
     bell->strikes++;
-    bell->struck_ms = cv_clock_ms();
+    bell->struck_ns = cv_clock_ns();
     bell->order = ++struck;
     if (bell->act != NULL)
         bell->act(bell);
@@ -131,8 +131,14 @@ static inline void bell_strikes(struct cv_alarm *alarm)
 static inline void set_bell(struct bell *bell, int64_t delay_ms)
 {
     bell->alarm.strike = bell_strikes;
-    bell->set_ms = cv_clock_ms();
+    bell->set_ns = cv_clock_ns();
     assert_int_equal(cv_alarm_set(&reactor, &bell->alarm, delay_ms), 0);
+}
+
+/* True when the last strike came no earlier than that after the bell was set. */
+static inline bool took(const struct bell *bell, int64_t delay_ms)
+{
+    return bell->struck_ns - bell->set_ns >= delay_ms * 1000000;
 }
 
 /* Steps until the bell has struck so often. */

@@ -124,6 +124,8 @@ bool cv_hello_decode(const uint8_t *payload, size_t length, struct cv_hello *hel
         !take_strings(&cursor, env, true, &hello->env) || cursor.left != 0)
         return false;
     hello->base = base.bytes;
+    if ((hello->flags & CV_HELLO_RECORD) != 0 && names < 2)
+        return false;
     return base.bytes[0] == '/' && names_single(&hello->names) && env_named(&hello->env);
 }
 

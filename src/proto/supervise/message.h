@@ -28,7 +28,8 @@ const char *cv_strings_next(const char *string);
 #define CV_HELLO_CREATE 0x01      /* make `base` and every name (0700); fail when a name exists */
 #define CV_HELLO_REMOVE_ONLY 0x02 /* only `remove` follows; missing folders are fine */
 #define CV_HELLO_PING_IDLE 0x04   /* ping also while nothing runs */
-#define CV_HELLO_FLAGS 0x07
+#define CV_HELLO_RECORD 0x08      /* the last name is the workspace's record, a file: not made */
+#define CV_HELLO_FLAGS 0x0f
 
 struct cv_hello {
     uint32_t version;      /* CV_FRAME_VERSION */
@@ -111,17 +112,18 @@ struct cv_removed {
     X(SETUP, 3, "create_failed")     /* the workspace's folders can't be made or opened */         \
     X(CWD, 4, "cwd_not_found")                                                                     \
     X(OUTSIDE, 5, "outside_workspace")                                                             \
-    X(GONE, 6, "gone")            /* the root was removed or replaced */                           \
-    X(START, 7, "start_failed")   /* the system refused a process, a pipe or the argument list */  \
-    X(REMOVE, 8, "remove_failed") /* something of the workspace could not be deleted */            \
-    X(LEASE, 9, "transport_lost") /* no input for the time of the lease */                         \
-    X(FILE_NOT_FOUND, 10, "file_not_found")                                                        \
-    X(NOT_A_FILE, 11, "not_a_file") /* no regular file, or no folder on the way to it */           \
-    X(FILE_TOO_LARGE, 12, "file_too_large")                                                        \
-    X(PERMISSION, 13, "permission_denied")                                                         \
-    X(NO_SPACE, 14, "no_space")      /* the disk or a quota is full */                             \
-    X(FILE_PATH, 15, "invalid_path") /* a name or the whole path is too long */                    \
-    X(FILE, 16, "file_failed")       /* the system refused to read or write a file */
+    X(GONE, 6, "gone")             /* the root was removed or replaced */                          \
+    X(START, 7, "start_failed")    /* the system refused a process, a pipe or the argument list */ \
+    X(REMOVE, 8, "remove_failed")  /* something of the workspace could not be deleted */           \
+    X(LOCKED, 10, "record_locked") /* another process looks after the workspace's record */        \
+    X(LEASE, 9, "transport_lost")  /* no input for the time of the lease */                        \
+    X(FILE_NOT_FOUND, 11, "file_not_found")                                                        \
+    X(NOT_A_FILE, 12, "not_a_file") /* no regular file, or no folder on the way to it */           \
+    X(FILE_TOO_LARGE, 13, "file_too_large")                                                        \
+    X(PERMISSION, 14, "permission_denied")                                                         \
+    X(NO_SPACE, 15, "no_space")      /* the disk or a quota is full */                             \
+    X(FILE_PATH, 16, "invalid_path") /* a name or the whole path is too long */                    \
+    X(FILE, 17, "file_failed")       /* the system refused to read or write a file */
 
 enum cv_failure_code {
 #define X(name, value, code) CV_FAILURE_##name = value,

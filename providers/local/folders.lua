@@ -1,0 +1,79 @@
+-- The folders of one local workspace and its record: made and deleted by a supervisor, never by this
+-- program, so that a large deletion stalls nobody.
+
+local errors = require "chamvi.sandbox.errors"
+local loop = require "chamvi.sandbox.loop"
+local native = require "chamvi.sandbox.core"
+local task = require "chamvi.sandbox.task"
+
+local folders = {}
+
+-- What a workspace owns under the root. Its record is the last to go, so that a removal which was cut
+-- short is found again.
+local function names(id)
+    return { id, id .. ".home", id .. ".tmp", id .. ".json" }
+end
+
+-- Starts a supervisor, waits until it is ready, and returns the core's handle of it.
+local function launch(request)
+    local core, err = loop.core()
+    if not core then
+        return nil, err
+    end
+    local handle, id, message, detail = core:launch(request)
+    if not handle then
+        return nil, errors.sandbox(id, message, { detail = detail })
+    end
+    local ready
+    ready, err = task.complete(nil, id)
+    if not ready then
+        return nil, err
+    end
+    return handle
+end
+
+--- Makes the record and the folders of a workspace and starts its supervisor.
+---@param root string
+---@param id string a UUID
+---@param info chamvi.WorkspaceInfo
+---@param env string[] NAME=value
+---@return integer|nil handle
+---@return chamvi.Error? err
+function folders.create(root, id, info, env)
+    local record, code, message = native.json_encode({
+        run_id = info.run_id,
+        created_at = info.created_at,
+        expires_at = info.expires_at,
+    })
+    if not record then
+        return nil, errors.sandbox(code, message)
+    end
+    return launch({ base = root, names = names(id), env = env, create = true, record = record })
+end
+
+--- Kills what runs in the workspace and deletes all that it stored.
+---@param root string
+---@param id string
+---@param handle? integer of its supervisor, good for one call; nil: it is lost, a new one does it
+---@return true|nil
+---@return chamvi.Error? err `record_locked` when another process is at it
+function folders.remove(root, id, handle)
+    local core, err = loop.core()
+    if not core then
+        return nil, err
+    end
+    if handle then
+        local removed
+        removed, err = task.complete(nil, core:remove(handle))
+        if removed or err.code ~= "transport_lost" then
+            return removed, err
+        end
+    end
+    handle, err = launch({ base = root, names = names(id), env = {}, remove_only = true, locked = true })
+    if not handle then
+        return nil, err
+    end
+    return task.complete(nil, core:remove(handle))
+end
+
+return folders

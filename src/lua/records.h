@@ -1,0 +1,10 @@
+/* The records of local workspaces. */
+#ifndef CV_LUA_RECORDS_H
+#define CV_LUA_RECORDS_H
+
+#include <lua.h>
+
+/* Adds `records` and `record_owned` to the table on top of the stack. */
+void cv_lua_add_records(lua_State *L);
+
+#endif
