@@ -376,14 +376,14 @@ static bool path_fits(const char *path, struct cv_err *err)
 uint32_t cv_host_read_file(struct cv_host *host, uint32_t workspace, const char *path, uint32_t max,
                            struct cv_err *err)
 {
-    const struct cv_read_file read = {.path = path, .max = max};
+    const struct cv_read_file read = {.path = path, .max = max < CV_FILE_MAX ? max : CV_FILE_MAX};
     struct cv_channel *channel = working_channel(host, workspace, err);
     struct cv_buf payload;
     if (channel == NULL || !path_fits(path, err))
         return 0;
     cv_buf_init(&payload, CV_MESSAGE_MAX);
     if (cv_read_file_encode(&payload, &read) == 0)
-        return request_file(host, channel, CV_OP_READ_FILE, max, &payload, err);
+        return request_file(host, channel, CV_OP_READ_FILE, read.max, &payload, err);
     cv_err_set(err, "file_failed", "no memory for a request");
     return 0;
 }
