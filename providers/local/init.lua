@@ -109,11 +109,11 @@ local function create(provider, given)
         remove = function()
             local used = handle
             handle = nil
-            local removed, err = folders.remove(provider.root, id, used)
-            if not removed and err.code == "record_locked" then
-                err = errors.sandbox("remove_failed", "a collection is removing the workspace; dispose it again")
+            local removed, failure = folders.remove(provider.root, id, used)
+            if not removed and failure.code == "record_locked" then
+                failure = errors.sandbox("remove_failed", "a collection is removing the workspace; dispose it again")
             end
-            return removed, err
+            return removed, failure
         end,
     })
     local prepared

@@ -151,7 +151,7 @@ static void hello_round_trip(void **state)
     expect_hello(&full_hello);
     struct cv_hello bare = {.credit = 1, .stdin_credit = CV_STDIN_CREDIT_MAX, .base = "/"};
     expect_hello(&bare);
-    bare.flags = CV_HELLO_FLAGS;
+    bare.flags = CV_HELLO_FLAGS & ~CV_HELLO_RECORD;
     bare.version = UINT32_MAX; /* a decoder of this version must be able to say so */
     bare.env = (struct cv_strings)LIST(1, "A=\0");
     expect_hello(&bare);
@@ -180,7 +180,12 @@ static void hello_refuses_values(void **state)
     (void)state;
     struct cv_hello hello = full_hello;
     assert_true(hello_accepted(hello));
-    hello.flags = 0x08;
+    hello.flags = CV_HELLO_RECORD;
+    assert_true(hello_accepted(hello));
+    hello.names = (struct cv_strings)LIST(1, "id\0"); /* a record, but no root */
+    assert_false(hello_accepted(hello));
+    hello = full_hello;
+    hello.flags = 0x10;
     assert_false(hello_accepted(hello));
     hello.flags = 0x80000000;
     assert_false(hello_accepted(hello));
@@ -416,7 +421,7 @@ static void failure_refuses_values(void **state)
     assert_true(decode_copy(decode_failure, out, 8));
     cv_wire_put_u32(out, 0);
     assert_false(decode_copy(decode_failure, out, 8));
-    cv_wire_put_u32(out, CV_FAILURE_LEASE + 1);
+    cv_wire_put_u32(out, CV_FAILURE_LOCKED + 1);
     assert_false(decode_copy(decode_failure, out, 8));
 }
 
@@ -424,9 +429,9 @@ static void failures_have_public_codes(void **state)
 {
     (void)state;
     assert_null(cv_failure_public_code(0));
-    for (uint32_t code = CV_FAILURE_PROTOCOL; code <= CV_FAILURE_LEASE; code++)
+    for (uint32_t code = CV_FAILURE_PROTOCOL; code <= CV_FAILURE_LOCKED; code++)
         assert_non_null(cv_failure_public_code(code));
-    assert_null(cv_failure_public_code(CV_FAILURE_LEASE + 1));
+    assert_null(cv_failure_public_code(CV_FAILURE_LOCKED + 1));
     assert_null(cv_failure_public_code(UINT32_MAX));
     assert_string_equal(cv_failure_public_code(CV_FAILURE_GONE), "gone");
 }

@@ -28,8 +28,9 @@ const char *cv_strings_next(const char *string);
 #define CV_HELLO_CREATE 0x01      /* make `base` and every name (0700); fail when a name exists */
 #define CV_HELLO_REMOVE_ONLY 0x02 /* only `remove` follows; missing folders are fine */
 #define CV_HELLO_PING_IDLE 0x04   /* ping also while nothing runs */
-#define CV_HELLO_RECORD 0x08 /* the last name is the workspace's record, a file: never made here   \
-                              */
+#define CV_HELLO_RECORD                                                                            \
+    0x08 /* the last name is the workspace's record, a file: never made here                       \
+          */
 #define CV_HELLO_FLAGS 0x0f
 
 struct cv_hello {
@@ -96,8 +97,8 @@ struct cv_removed {
     X(GONE, 6, "gone")             /* the root was removed or replaced */                          \
     X(START, 7, "start_failed")    /* the system refused a process, a pipe or the argument list */ \
     X(REMOVE, 8, "remove_failed")  /* something of the workspace could not be deleted */           \
-    X(LOCKED, 10, "record_locked") /* another process looks after the workspace's record */        \
-    X(LEASE, 9, "transport_lost")  /* no input for the time of the lease */
+    X(LEASE, 9, "transport_lost")  /* no input for the time of the lease */                        \
+    X(LOCKED, 10, "record_locked") /* another process looks after the workspace's record */
 
 enum cv_failure_code {
 #define X(name, value, code) CV_FAILURE_##name = value,
