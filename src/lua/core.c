@@ -14,6 +14,7 @@
 
 #include "base/uuid.h"
 #include "lua/compat.h"
+#include "lua/rules.h"
 #include "process/host.h"
 
 #define CORE_TYPE "chamvi.sandbox.core"
@@ -484,7 +485,10 @@ int luaopen_chamvi_sandbox_core(lua_State *L)
     lua_pop(L, 1);
     lua_newtable(L);
     cv_lua_setfuncs(L, module_functions);
+    cv_lua_add_rules(L);
     lua_pushliteral(L, CV_VERSION);
     lua_setfield(L, -2, "version");
+    lua_pushlightuserdata(L, NULL); /* as cjson.null and ngx.null are */
+    lua_setfield(L, -2, "null");
     return 1;
 }

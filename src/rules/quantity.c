@@ -16,7 +16,7 @@ struct decimal {
 /* An amount, rounded up to a whole number of 10^-9. */
 struct amount {
     uint64_t whole; /* at most INT64_MAX */
-    uint32_t nano;  /* less than NANO */
+    uint32_t nano;  /* at most NANO */
 };
 
 static int refuse(struct cv_err *err, const char *why)
@@ -99,10 +99,10 @@ static bool read_suffix(const char *text, size_t length, int *exponent, int *kib
     return (text[0] == 'e' || text[0] == 'E') && read_exponent(text + 1, length - 1, exponent);
 }
 
-/* whole * factor + more, unless that is over INT64_MAX. */
+/* whole * factor + more (a small number), unless that is over INT64_MAX. */
 static bool extend(uint64_t *whole, uint64_t factor, uint64_t more)
 {
-    if (more > INT64_MAX || *whole > (INT64_MAX - more) / factor)
+    if (*whole > (INT64_MAX - more) / factor)
         return false;
     *whole = *whole * factor + more;
     return true;
@@ -168,10 +168,6 @@ static int parse(const char *text, size_t length, struct amount *amount, struct 
     for (; fits && kibis > 0; kibis--)
         fits = extend(&amount->whole, 1024, fraction_times_1024(&decimal));
     amount->nano = fraction_part(&decimal);
-    if (fits && amount->nano == NANO) {
-        amount->nano = 0;
-        fits = extend(&amount->whole, 1, 1);
-    }
     if (!fits)
         return refuse(err, "is too large: at most 2^63 - 1 is possible");
     if (amount->whole == 0 && amount->nano == 0)
