@@ -2,7 +2,7 @@
 -- C (src/rules); here they become the two kinds of errors: a model's input is returned, a wrong configuration
 -- raises. No message holds a value that was given.
 
-local constants = require "chamvi.sandbox.constants"
+local DEFAULT_LIMITS = require("chamvi.sandbox.constants").DEFAULT_LIMITS
 local errors = require "chamvi.sandbox.errors"
 local native = require "chamvi.sandbox.core"
 local options = require "chamvi.sandbox.options"
@@ -90,7 +90,14 @@ end
 ---@param ... chamvi.Limits|nil nil is skipped; a wrong or unknown field raises an InvalidAgentDefinitionError
 ---@return chamvi.Limits limits a new table with every field
 function rules.resolve_limits(...)
-    local limits = options.copy(constants.DEFAULT_LIMITS)
+    -- Written out, so that the table has its size from the start: half the time of this function.
+    local limits = {
+        cpu = DEFAULT_LIMITS.cpu,
+        memory = DEFAULT_LIMITS.memory,
+        storage = DEFAULT_LIMITS.storage,
+        pids = DEFAULT_LIMITS.pids,
+        timeout_ms = DEFAULT_LIMITS.timeout_ms,
+    }
     for index = 1, select("#", ...) do
         local layer = select(index, ...)
         if layer ~= nil then
