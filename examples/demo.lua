@@ -45,7 +45,8 @@ local function main(argument)
             workspace:dispose()
             return nil, err
         end
-        print(("\n$ %s\n  exit code %d after %d ms"):format(table.concat(argv, " "), result.exit_code, result.duration_ms))
+        print("\n$ " .. table.concat(argv, " "))
+        print(("  exit code %d after %d ms"):format(result.exit_code, result.duration_ms))
         io.write(indented(result.stdout), indented(result.stderr))
     end
 

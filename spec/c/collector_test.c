@@ -358,10 +358,11 @@ static void memory_is_bounded_by_the_cap(void **state)
     }
 }
 
-#if HAVE_FAILING_REALLOC
 static void takes_nothing_without_memory(void **state)
 {
     (void)state;
+    if (!realloc_can_fail())
+        skip();
     static uint8_t raw[4000];
     static uint8_t expected[3 * sizeof raw];
     uint32_t random = 4;
@@ -400,6 +401,8 @@ static void takes_nothing_without_memory(void **state)
 static void snapshot_fails_without_memory(void **state)
 {
     (void)state;
+    if (!realloc_can_fail())
+        skip();
     struct cv_collector collector;
     const char *text;
     size_t length;
@@ -415,7 +418,6 @@ static void snapshot_fails_without_memory(void **state)
     expect_text(&collector, "\xc3\xa9", 2);
     cv_collector_free(&collector);
 }
-#endif
 
 int main(void)
 {
@@ -430,10 +432,8 @@ int main(void)
         cmocka_unit_test(keeps_nothing_with_a_cap_of_zero),
         cmocka_unit_test(slack_is_enough),
         cmocka_unit_test(memory_is_bounded_by_the_cap),
-#if HAVE_FAILING_REALLOC
         cmocka_unit_test(takes_nothing_without_memory),
         cmocka_unit_test(snapshot_fails_without_memory),
-#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,7 +74,7 @@ typedef bool decoder(const uint8_t *payload, size_t length);
 /* Decodes from memory of exactly that size, so that a read past it shows. */
 static bool decode_copy(decoder *decode, const void *payload, size_t length)
 {
-    uint8_t *copy = malloc(length);
+    uint8_t *copy = calloc(1, length);
     if (length > 0)
         memcpy(copy, payload, length);
     bool good = decode(copy, length);

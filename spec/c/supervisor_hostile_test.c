@@ -151,7 +151,8 @@ static void test_no_frames_at_all(void **state)
 {
     (void)state;
     struct sup *sup = sup_spawn(NULL);
-    sup_send_raw(sup, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 37);
+    static const char request[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    sup_send_raw(sup, request, sizeof request - 1);
     expect_end(sup, "another protocol");
     sup = sup_spawn(NULL);
     sup_send_raw(sup, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12);
@@ -343,7 +344,7 @@ static void test_frames_between_the_parts_of_a_message(void **state)
                      0);
     sup_send_raw(sup, cv_buf_data(&frames), CV_FRAME_MAX);
     sup_send(sup, CV_FRAME_PONG, 0, NULL, 0);
-    sup_send(sup, CV_FRAME_ABORT, sleeping, NULL, 0);
+    sup_abort(sup, sleeping);
     sup_wait(sup, sleeping, 2000);
     sup_send_raw(sup, cv_buf_data(&frames) + CV_FRAME_MAX, cv_buf_length(&frames) - CV_FRAME_MAX);
     sup_expect_exit(sup, id, 0, 3000);
@@ -374,7 +375,7 @@ static void test_random_bytes(void **state)
 {
     (void)state;
     uint32_t random = 12345;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 40; round++) {
         struct sup *sup = sup_start(NULL);
         sup_act(sup, SUP_LIST("daemon", "@"));
         uint8_t bytes[200];
@@ -438,6 +439,17 @@ static void test_no_pings(void **state)
     sup_end(sup);
 }
 
+/* The lease counts from hello on, also for a host that never says another word. */
+static void test_lease_of_a_host_that_only_said_hello(void **state)
+{
+    (void)state;
+    struct sup *sup = sup_start(&(struct sup_options){.lease_ms = 500});
+    sup_wait_eof(sup, 2000);
+    assert_in_range(sup->eof_ms - sup->spawn_ms, 450, sup_bound(1500));
+    assert_int_equal(sup->failure, CV_FAILURE_LEASE);
+    sup_expect_guard_exit(sup);
+}
+
 static void test_lease(void **state)
 {
     (void)state;
@@ -476,6 +488,7 @@ int main(int argc, char **argv)
         SUP_TEST(test_pings_while_something_runs),
         SUP_TEST(test_pings_while_idle),
         SUP_TEST(test_no_pings),
+        SUP_TEST(test_lease_of_a_host_that_only_said_hello),
         SUP_TEST(test_lease),
     };
     return SUP_MAIN(argc, argv, tests);

@@ -152,8 +152,9 @@ describe("exec in a local workspace", function()
                 }) do
                     assert.equal(expected .. "\n", assert(workspace:exec({ "/bin/pwd" }, { cwd = cwd })).stdout)
                 end
-                for cwd, code in pairs({ none = "cwd_not_found", name = "cwd_not_found", outside = "outside_workspace" }) do
-                    scratch.write(root .. "/name", "")
+                scratch.write(root .. "/name", "")
+                local codes = { none = "cwd_not_found", name = "cwd_not_found", outside = "outside_workspace" }
+                for cwd, code in pairs(codes) do
                     local result, err = workspace:exec({ "pwd" }, { cwd = cwd })
                     assert.is_nil(result)
                     assert.equal(code, err.code)
@@ -245,14 +246,17 @@ describe("exec in a local workspace", function()
 
         it("a slow reader slows the command, not the memory", function()
             place.with(function(workspace)
-                local before, seen = memory(), 0
-                local result = assert(workspace:exec(sh("yes | head -c 50000000"), {
+                local before, seen, chunks = memory(), 0, 0
+                local result = assert(workspace:exec(sh("yes | head -c 5000000"), {
                     on_output = function(_, chunk)
-                        seen = seen + #chunk
+                        seen, chunks = seen + #chunk, chunks + 1
+                        local started = os.clock()
+                        repeat until os.clock() - started > 0.001
                     end,
                 }))
-                assert.equal(50000000, seen)
-                assert.equal(50000000, result.stdout_bytes)
+                assert.equal(5000000, seen)
+                assert.equal(5000000, result.stdout_bytes)
+                assert.is_true(result.duration_ms > chunks / 2)
                 assert.is_true(memory() - before < 16 * 1024)
             end)
         end)
@@ -286,7 +290,8 @@ describe("exec in a local workspace", function()
 
         it("all bytes, whatever they are", function()
             place.with(function(workspace)
-                assert.equal("3000000", assert(workspace:exec({ "wc", "-c" }, { stdin = three_mb })).stdout:match("%d+"))
+                local counted = assert(workspace:exec({ "wc", "-c" }, { stdin = three_mb })).stdout
+                assert.equal("3000000", counted:match("%d+"))
                 assert.equal("a\0b", assert(workspace:exec({ "cat" }, { stdin = "a\0b" })).stdout)
             end)
         end)

@@ -6,7 +6,7 @@ local scratch = {}
 ---@param script string
 ---@return string
 function scratch.shell(script)
-    local pipe = assert(io.popen("{ " .. script .. "\n} 2>&1; echo \"status $?\"", "r"))
+    local pipe = assert(io.popen("( " .. script .. "\n) 2>&1; echo \"status $?\"", "r"))
     local text = pipe:read("*a")
     pipe:close()
     local output, status = text:match("^(.*)status (%d+)\n$")
@@ -21,7 +21,7 @@ end
 --- A new empty folder.
 ---@return string path
 function scratch.folder()
-    return (scratch.shell("mktemp -d /tmp/chamvi-spec-XXXXXX"):gsub("\n$", ""))
+    return (scratch.shell("mktemp -d /tmp/chamvi-lua-spec-XXXXXX"):gsub("\n$", ""))
 end
 
 function scratch.remove(path)

@@ -3,6 +3,7 @@
 --- Calls `fn` and gives the lines that it wrote there; raises what it raises.
 ---@param fn function
 ---@return string[] lines
+-- luacheck: globals io.stderr
 return function(fn)
     local original, written = io.stderr, {}
     io.stderr = {

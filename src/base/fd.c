@@ -52,6 +52,13 @@ int cv_fd_move_up(int fd, int least)
     if (fd < 0)
         return -1;
     int moved = fcntl(fd, F_DUPFD_CLOEXEC, least);
+    if (moved < 0 && errno == EINVAL) /* `least` is past the limit of open files: fcntl(2) */
+        errno = EMFILE;
     cv_fd_close(&fd);
     return moved;
+}
+
+int cv_fd_above_stdio(int fd)
+{
+    return fd > STDERR_FILENO ? fd : cv_fd_move_up(fd, STDERR_FILENO + 1);
 }

@@ -17,4 +17,10 @@ void cv_fd_close_from(int first);
  */
 int cv_fd_move_up(int fd, int least);
 
+/*
+ * `fd` itself, or a copy as by cv_fd_move_up when it is one of 0 to 2: a program that runs with
+ * closed standard streams must not print into a descriptor of the library. -1 with errno.
+ */
+int cv_fd_above_stdio(int fd);
+
 #endif

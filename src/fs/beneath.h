@@ -23,7 +23,8 @@ struct cv_root {
  * Uses openat2(2) with RESOLVE_BENEATH first. Where the kernel lacks it, and where it answers EXDEV
  * (an absolute link that may stay inside), a walk opens one component after the other with
  * O_NOFOLLOW. Returns the descriptor, or -1 with errno: EXDEV for a path that leads out, ELOOP for
- * too many links, else as openat(2).
+ * too many links and for a magic link of /proc, else as openat(2). The walk says ENAMETOOLONG, too,
+ * for a folder whose own path beneath the root is longer than PATH_MAX.
  */
 int cv_open_beneath(const struct cv_root *root, const char *path, int flags, mode_t mode);
 

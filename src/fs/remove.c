@@ -22,7 +22,7 @@
  * being read. Both are far more than a removal needs that nobody disturbs.
  */
 #define RESCANS_MAX 10000
-#define STEPS_MAX (UINT32_C(1) << 25)
+#define STEPS_MAX (UINT32_C(1) << 24)
 /* Names that are tried before a folder can't be moved to the top. */
 #define MOVES_MAX 100
 

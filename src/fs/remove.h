@@ -9,7 +9,8 @@
  *
  * `progress`, when not NULL, is called with `context` at least every 256 entries. A missing entry
  * is fine. The removal goes on past what can't be deleted. Returns 0, or -1 with the errno of the
- * first failure.
+ * first failure: EBUSY for a mount point, and at last for a tree that somebody keeps filling;
+ * EINVAL for a name that is not a single component.
  */
 int cv_remove_tree(int dir, const char *name, void (*progress)(void *context), void *context);
 

@@ -147,7 +147,7 @@ void cv_collector_free(struct cv_collector *collector)
 int cv_collector_write(struct cv_collector *collector, const void *bytes, size_t length)
 {
     struct cv_collector before = *collector;
-    if (!collector->truncated && length > 0 && decode(collector, bytes, length) != 0) {
+    if (decode(collector, bytes, length) != 0) {
         /* What was kept is taken back; the memory that was got for it stays. */
         before.text.bytes = collector->text.bytes;
         before.text.size = collector->text.size;

@@ -138,7 +138,7 @@ static void begin_reaping(struct cv_channel *channel)
     cv_source_close(reactor, &channel->stream);
     channel->state = CV_CHANNEL_REAPING;
     if (channel->guard_pid != 0) {
-        int pidfd = cv_pidfd_open(channel->guard_pid);
+        int pidfd = cv_fd_above_stdio(cv_pidfd_open(channel->guard_pid));
         /* Not our child any more, so perhaps another's number: its status was taken, it is dead. */
         if (pidfd >= 0 && (waitid((idtype_t)CV_P_PIDFD, (id_t)pidfd, &(siginfo_t){0},
                                   WEXITED | WNOHANG | WNOWAIT) != 0 ||
@@ -323,7 +323,8 @@ static bool on_flight_frame(struct cv_channel *channel, const struct cv_frame *f
 static bool on_ready(struct cv_channel *channel, const struct cv_frame *frame)
 {
     uint32_t version;
-    if (!cv_u32_decode(frame->payload, frame->length, &version) || version != CV_FRAME_VERSION)
+    if (!cv_u32_decode(frame->payload, frame->length, &version) || version != CV_FRAME_VERSION ||
+        channel->failure.code != NULL)
         return false;
     if (channel->state != CV_CHANNEL_GREETING)
         return channel->state == CV_CHANNEL_ENDING;
@@ -333,6 +334,14 @@ static bool on_ready(struct cv_channel *channel, const struct cv_frame *frame)
     return true;
 }
 
+static bool on_ping(struct cv_channel *channel)
+{
+    /* Any frame renews the lease, so that pings can't make a queue that nobody reads grow. */
+    if (cv_buf_length(&channel->out) == 0)
+        cv_channel_queue(channel, CV_FRAME_PONG, 0, NULL, 0);
+    return channel->state != CV_CHANNEL_GREETING; /* the hello has not told how often yet */
+}
+
 static bool on_frame(struct cv_channel *channel, const struct cv_frame *frame)
 {
     if ((frame->flags & CV_FRAME_MORE) != 0)
@@ -340,8 +349,7 @@ static bool on_frame(struct cv_channel *channel, const struct cv_frame *frame)
     bool of_removal = channel->removal != NULL && frame->id == channel->removal->by_id.id;
     switch (frame->type) {
     case CV_FRAME_PING:
-        cv_channel_queue(channel, CV_FRAME_PONG, 0, NULL, 0);
-        return true;
+        return on_ping(channel);
     case CV_FRAME_READY:
         return on_ready(channel, frame);
     case CV_FRAME_REMOVED:
@@ -446,7 +454,7 @@ static bool write_out(struct cv_channel *channel)
                             cv_buf_length(&channel->out), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent >= 0)
             cv_buf_consume(&channel->out, (size_t)sent);
-        else if (errno == EAGAIN)
+        else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
             return false;
         else if (errno != EINTR) /* nobody reads: the end of file tells, after the last frames */
             cv_buf_consume(&channel->out, cv_buf_length(&channel->out));
@@ -507,20 +515,26 @@ void cv_channel_feed(struct cv_channel *channel, struct cv_op *op)
         if (part > input->credit)
             part = (size_t)input->credit;
         if (cv_channel_queue(channel, CV_FRAME_STDIN, op->by_id.id, input->bytes + input->sent,
-                             part) != 0)
-            return; /* no memory: the next credit tries again */
+                             part) != 0) {
+            cv_list_append(&channel->feeding, &op->feeding); /* no memory: for a better time */
+            return;
+        }
         input->sent += part;
         input->credit -= part;
     }
-    if (input->open && input->sent == input->length &&
-        cv_channel_queue(channel, CV_FRAME_STDIN_END, op->by_id.id, NULL, 0) == 0)
+    if (!input->open || input->sent < input->length)
+        return;
+    if (cv_channel_queue(channel, CV_FRAME_STDIN_END, op->by_id.id, NULL, 0) == 0)
         stop_input(op);
+    else
+        cv_list_append(&channel->feeding, &op->feeding);
 }
 
 void cv_channel_used(struct cv_channel *channel, uint64_t bytes)
 {
     channel->to_return += bytes;
-    if (channel->to_return < CV_OUTPUT_CREDIT / 4 || channel->state >= CV_CHANNEL_REAPING)
+    /* Behind a removal nobody reads it, and a supervisor that floods the host runs out of it. */
+    if (channel->to_return < CV_OUTPUT_CREDIT / 4 || channel->state >= CV_CHANNEL_ENDING)
         return;
     uint8_t payload[CV_U32_SIZE];
     cv_wire_put_u32(payload, (uint32_t)channel->to_return);
@@ -583,6 +597,9 @@ void cv_channel_remove(struct cv_channel *channel, struct cv_op *removal)
     cv_err_set(&disposed, "disposed", "the workspace was disposed");
     channel->removal = removal;
     channel->unwanted = removal == NULL;
+    if (channel->launch != NULL)
+        cv_host_finish(channel->host, channel->launch,
+                       channel->failure.code != NULL ? &channel->failure : &disposed);
     channel->launch = NULL;
     fail_flights(channel, &disposed);
     if (channel->state == CV_CHANNEL_OVER && removal != NULL) {

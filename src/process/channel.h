@@ -33,7 +33,7 @@ struct cv_channel {
     struct cv_host *host;
     struct cv_idnode by_handle; /* among the workspaces of the host */
     enum cv_channel_state state;
-    bool unwanted;    /* an aborted launch: nobody asks for its end */
+    bool unwanted;   /* an aborted launch: nobody asks for its end */
     bool lost;       /* ended without being told to */
     pid_t guard_pid; /* 0 once it is reaped, or is no child of this process */
     struct cv_frame_reader reader;

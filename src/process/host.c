@@ -146,49 +146,58 @@ static struct cv_channel *start_supervisor(struct cv_host *host, uint32_t handle
     if (cv_launch(host->supervisor, &launched, err) != 0)
         return NULL;
     struct cv_channel *channel = cv_channel_open(host, launched.socket, launched.guard, err);
-    if (channel == NULL)
-        return NULL;
-    if (cv_idmap_add(&host->workspaces, &channel->by_handle, handle) == 0)
+    if (channel != NULL && cv_idmap_add(&host->workspaces, &channel->by_handle, handle) == 0)
         return channel;
-    cv_source_close(&host->reactor, &channel->stream);
-    free(channel);
-    cv_err_set(err, "create_failed", "no memory for a workspace");
+    if (channel != NULL) {
+        cv_source_close(&host->reactor, &channel->stream);
+        free(channel);
+        cv_err_set(err, "create_failed", "no memory for a workspace");
+    }
+    cv_launch_undo(launched.guard);
     return NULL;
 }
 
-static int queue_hello(struct cv_channel *channel, struct cv_hello *hello)
+static int encode_hello(struct cv_buf *payload, struct cv_hello *hello)
 {
-    struct cv_buf payload;
-    cv_buf_init(&payload, CV_MESSAGE_MAX);
     hello->version = CV_FRAME_VERSION;
     hello->credit = CV_OUTPUT_CREDIT;
     hello->stdin_credit = CV_STDIN_CREDIT;
     hello->ping_ms = CV_PING_MS;
     hello->lease_ms = 0;
-    int queued = cv_hello_encode(&payload, hello);
-    if (queued == 0)
-        queued = cv_channel_queue(channel, CV_FRAME_HELLO, 0, cv_buf_data(&payload),
-                                  cv_buf_length(&payload));
-    cv_buf_free(&payload);
-    return queued;
+    return cv_hello_encode(payload, hello);
+}
+
+/* Starts the supervisor and queues its hello. NULL with `err`; then nobody waits for it. */
+static struct cv_channel *greet_supervisor(struct cv_host *host, uint32_t handle,
+                                           const struct cv_buf *hello, struct cv_err *err)
+{
+    struct cv_channel *channel = start_supervisor(host, handle, err);
+    if (channel == NULL)
+        return NULL;
+    if (cv_channel_queue(channel, CV_FRAME_HELLO, 0, cv_buf_data(hello), cv_buf_length(hello)) == 0)
+        return channel;
+    cv_err_set(err, "create_failed", "no memory for a workspace");
+    cv_channel_remove(channel, NULL);
+    return NULL;
 }
 
 uint32_t cv_host_launch(struct cv_host *host, struct cv_hello *hello, uint32_t *workspace,
                         struct cv_err *err)
 {
     struct cv_op *op = usable(host, err) ? new_op(host, CV_OP_LAUNCH, 0, err) : NULL;
+    struct cv_channel *channel = NULL;
+    struct cv_buf payload;
     if (op == NULL)
         return 0;
+    cv_buf_init(&payload, CV_MESSAGE_MAX);
     /* The id of its launch is the handle of the workspace: both are never used again. */
-    struct cv_channel *channel = start_supervisor(host, op->by_id.id, err);
-    if (channel == NULL) {
-        discard_op(host, op);
-        return 0;
-    }
-    if (queue_hello(channel, hello) != 0) {
+    if (encode_hello(&payload, hello) == 0)
+        channel = greet_supervisor(host, op->by_id.id, &payload, err);
+    else
         cv_err_set(err, "create_failed", "the environment is too large (over %d bytes)",
                    CV_MESSAGE_MAX);
-        cv_channel_drop(channel);
+    cv_buf_free(&payload);
+    if (channel == NULL) {
         discard_op(host, op);
         return 0;
     }
@@ -198,8 +207,9 @@ uint32_t cv_host_launch(struct cv_host *host, struct cv_hello *hello, uint32_t *
     return op->by_id.id;
 }
 
+/* 0, or -1 with `err`; then nothing was queued. */
 static int queue_start(struct cv_channel *channel, const struct cv_op *op,
-                       const struct cv_exec_request *request)
+                       const struct cv_exec_request *request, struct cv_err *err)
 {
     struct cv_buf payload;
     cv_buf_init(&payload, CV_MESSAGE_MAX);
@@ -214,9 +224,14 @@ static int queue_start(struct cv_channel *channel, const struct cv_op *op,
         .argv = request->argv,
     };
     int queued = cv_start_encode(&payload, &start);
-    if (queued == 0)
-        queued = cv_channel_queue(channel, CV_FRAME_START, op->by_id.id, cv_buf_data(&payload),
-                                  cv_buf_length(&payload));
+    if (queued != 0 && errno == ENOBUFS)
+        cv_err_set(err, "invalid_argv", "the arguments are too long: over %d bytes in all",
+                   CV_MESSAGE_MAX);
+    else if (queued != 0)
+        cv_err_set(err, "start_failed", "no memory for the command");
+    else if ((queued = cv_channel_queue(channel, CV_FRAME_START, op->by_id.id,
+                                        cv_buf_data(&payload), cv_buf_length(&payload))) != 0)
+        cv_err_system(err, "start_failed", errno, "can't queue the command for the supervisor");
     cv_buf_free(&payload);
     return queued;
 }
@@ -257,15 +272,9 @@ uint32_t cv_host_exec(struct cv_host *host, uint32_t workspace,
         cv_err_set(err, "start_failed", "no memory for the command's stdin");
         return 0;
     }
-    if (queue_start(channel, op, request) != 0) {
-        int saved = errno;
+    if (queue_start(channel, op, request, err) != 0) {
         cv_idmap_remove(&channel->flights, &op->in_flight);
         discard_op(host, op);
-        if (saved == ENOMEM)
-            cv_err_set(err, "start_failed", "no memory for the command");
-        else
-            cv_err_set(err, "invalid_argv", "the arguments are too long: over %d bytes in all",
-                       CV_MESSAGE_MAX);
         return 0;
     }
     cv_channel_feed(channel, op);
@@ -316,7 +325,7 @@ void cv_host_abort(struct cv_host *host, uint32_t id, const char *code, const ch
 
 struct cv_op *cv_host_next(const struct cv_host *host)
 {
-    if (host->scratch == NULL)
+    if (host->scratch == NULL || cv_reactor_foreign(&host->reactor))
         return NULL;
     struct cv_completion *completion = cv_reactor_first(&host->reactor);
     return completion == NULL ? NULL : cv_list_entry(completion, struct cv_op, completion);

@@ -78,8 +78,9 @@ uint32_t cv_host_remove(struct cv_host *host, uint32_t workspace, struct cv_err 
 bool cv_host_lost(const struct cv_host *host, uint32_t workspace);
 
 /*
- * The oldest completion, or NULL. It stays the first until it is taken: a chunk of its output by
- * cv_host_take_chunk, or, when cv_op_chunk says there is none, the end by cv_host_take.
+ * The oldest completion, or NULL (in a forked child always). It stays the first until it is taken:
+ * a chunk of its output by cv_host_take_chunk, or, when cv_op_chunk says there is none, the end by
+ * cv_host_take.
  */
 struct cv_op *cv_host_next(const struct cv_host *host);
 void cv_host_take_chunk(struct cv_host *host, struct cv_op *op);

@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <stdbool.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -99,4 +100,13 @@ int cv_launch(const char *path, struct cv_launched *launched, struct cv_err *err
     ends.host = -1;
     close_ends(&ends);
     return 0;
+}
+
+void cv_launch_undo(pid_t guard)
+{
+    if (waitpid(guard, NULL, WNOHANG) != 0)
+        return;           /* it has ended, and its number may be another's */
+    kill(guard, SIGKILL); /* its supervisor sees the end of file, or ends with it */
+    while (waitpid(guard, NULL, 0) < 0 && errno == EINTR)
+        continue;
 }

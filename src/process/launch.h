@@ -17,5 +17,7 @@ struct cv_launched {
  * `err` (create_failed); then nothing is left.
  */
 int cv_launch(const char *path, struct cv_launched *launched, struct cv_err *err);
+/* Ends and reaps a guard that was asked for nothing yet and whose socket is closed. */
+void cv_launch_undo(pid_t guard);
 
 #endif

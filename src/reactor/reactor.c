@@ -13,11 +13,16 @@
 
 static void clock_ready(struct cv_source *source, uint32_t events)
 {
+    struct cv_reactor *reactor = cv_list_entry(source, struct cv_reactor, clock);
     uint64_t strikes;
+    ssize_t got;
     (void)events;
     /* Only to make it unreadable; EAGAIN after it was set anew is normal. */
-    while (read(source->fd, &strikes, sizeof strikes) < 0 && errno == EINTR)
-        continue;
+    do {
+        got = read(source->fd, &strikes, sizeof strikes);
+    } while (got < 0 && errno == EINTR);
+    if (got > 0)
+        reactor->clock_set = 0;
 }
 
 /* The mark costs one page and no system call per check; a vfork child counts as the parent. */
@@ -48,10 +53,10 @@ int cv_reactor_open(struct cv_reactor *reactor, struct cv_err *err)
     cv_list_init(&reactor->completions);
     reactor->clock.fd = -1;
     reactor->clock.ready = clock_ready;
-    reactor->epoll = epoll_create1(EPOLL_CLOEXEC);
+    reactor->epoll = cv_fd_above_stdio(epoll_create1(EPOLL_CLOEXEC));
     if (reactor->epoll < 0)
         return cv_err_system(err, "create_failed", errno, "can't make an epoll set");
-    int clock = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    int clock = cv_fd_above_stdio(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (clock < 0 || cv_source_open(reactor, &reactor->clock, clock, EPOLLIN) != 0) {
         int saved = errno;
         cv_fd_close(&clock);

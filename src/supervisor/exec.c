@@ -25,7 +25,7 @@ struct cv_exec *cv_exec_find(const struct cv_runtime *runtime, uint32_t id)
 static void set_timer(struct cv_runtime *runtime, struct cv_exec *exec, int64_t delay_ms)
 {
     /* The heap has room: it held this timer, or made room for it, when the exec started. */
-    cv_heap_set(&runtime->timers, &exec->timer, runtime->now + delay_ms);
+    cv_heap_set(&runtime->timers, &exec->timer, cv_clock_ms() + delay_ms);
 }
 
 /* The leader is not reaped, so its number is its own. Its group may not have been made yet. */
@@ -99,7 +99,7 @@ static struct cv_exec *create(struct cv_runtime *runtime, uint32_t id, const str
     cv_stream_init(&exec->streams[ERR], exec, CV_FRAME_STDERR, id,
                    all ? UINT64_MAX : start->stderr_cap);
     cv_feed_init(&exec->feed, exec, id, runtime->stdin_credit);
-    if (cv_heap_set(&runtime->timers, &exec->timer, runtime->now + start->timeout_ms) != 0) {
+    if (cv_heap_set(&runtime->timers, &exec->timer, cv_clock_ms() + start->timeout_ms) != 0) {
         free(exec);
         return NULL;
     }
@@ -292,6 +292,8 @@ static bool report_failure(struct cv_runtime *runtime, struct cv_exec *exec)
 
 static void report_end(struct cv_runtime *runtime, struct cv_exec *exec)
 {
+    cv_stream_probe(runtime, &exec->streams[OUT]);
+    cv_stream_probe(runtime, &exec->streams[ERR]);
     bool held = exec->streams[OUT].fd >= 0 || exec->streams[ERR].fd >= 0;
     bool exited = exec->exit.si_code == CLD_EXITED;
     const struct cv_ended ended = {

@@ -18,6 +18,7 @@
 
 #define EVENTS_PER_WAKE 64
 #define INPUT_CHUNK 65536
+#define LAST_READS_MAX 1024
 #define KILL_LIMIT_MS 2000
 #define LAST_WORDS_MS 1000
 /* How often the parent is asked for where there is no pidfd to wait for. */
@@ -41,7 +42,8 @@ struct session {
     struct cv_timer lease;
     struct cv_timer parent;
     bool ending;
-    bool remove; /* delete the workspace before the end, and answer `remove_id` */
+    bool orphaned; /* ending because the host or the guard is dead, or nobody reads any more */
+    bool remove;   /* delete the workspace before the end, and answer `remove_id` */
     uint32_t remove_id;
     bool output_watched; /* for room to write */
 };
@@ -99,7 +101,8 @@ static void run_timers(struct session *session)
                             "nothing was heard of the host for the time of the lease");
             session->ending = true;
         } else if (timer == &session->parent) {
-            session->ending = session->ending || getppid() != session->config->guard_pid;
+            session->orphaned = getppid() != session->config->guard_pid;
+            session->ending = session->ending || session->orphaned;
             arm(session, &session->parent, PARENT_POLL_MS);
         } else {
             cv_exec_timer(&session->runtime, cv_list_entry(timer, struct cv_exec, timer));
@@ -153,6 +156,7 @@ static void on_hello(struct session *session, const struct cv_frame *frame)
     session->ping_ms = hello.ping_ms;
     session->ping_idle = (hello.flags & CV_HELLO_PING_IDLE) != 0;
     session->lease_ms = hello.lease_ms;
+    arm(session, &session->lease, session->lease_ms);
     uint8_t version[CV_READY_SIZE];
     cv_wire_put_u32(version, CV_FRAME_VERSION);
     if (!cv_outq_control(&session->runtime.out, CV_FRAME_READY, 0, version, sizeof version))
@@ -196,6 +200,8 @@ static void on_command_frame(struct session *session, const struct cv_frame *fra
 
 static void on_frame(struct session *session, const struct cv_frame *frame)
 {
+    if (session->orphaned && frame->type != CV_FRAME_REMOVE)
+        return; /* only the host's last will counts */
     if (!session->greeted) {
         on_hello(session, frame);
         return;
@@ -228,15 +234,16 @@ static void on_frame(struct session *session, const struct cv_frame *frame)
     }
 }
 
-static void on_input(struct session *session)
+/* Reads once. True when it read something and the session goes on. */
+static bool on_input(struct session *session)
 {
     static uint8_t chunk[INPUT_CHUNK];
     ssize_t got = read(session->config->input, chunk, sizeof chunk);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
+        return false;
     if (got <= 0) { /* end of file, or ECONNRESET of a host that died with unread data */
         session->ending = true;
-        return;
+        return false;
     }
     arm(session, &session->lease, session->lease_ms);
     cv_frame_reader_push(&session->reader, chunk, (size_t)got);
@@ -251,6 +258,19 @@ static void on_input(struct session *session)
         else if (whole > 0)
             on_frame(session, &frame);
     }
+    return !session->ending;
+}
+
+/*
+ * A host that ends in order sends a removal and is gone: its death may be seen before the frame,
+ * and writing to it may fail before the frame is read.
+ */
+static void read_last_will(struct session *session)
+{
+    session->orphaned = true;
+    session->ending = false;
+    for (int i = 0; i < LAST_READS_MAX && on_input(session); i++)
+        continue;
 }
 
 /* ---- the loop ----------------------------------------------------------------------------- */
@@ -284,7 +304,7 @@ static void handle_event(struct session *session, struct cv_watch *watch, struct
         woken->children = true;
         break;
     case CV_WATCH_DEATH:
-        session->ending = true;
+        session->ending = session->orphaned = true;
         break;
     case CV_WATCH_STREAM:
         cv_stream_wake(&session->runtime, cv_list_entry(watch, struct cv_stream, watch));
@@ -367,7 +387,7 @@ static void serve(struct session *session)
         runtime->now = cv_clock_ms();
         for (int i = 0; i < count; i++)
             handle_event(session, events[i].data.ptr, &woken);
-        if (woken.input)
+        if (woken.input && !session->ending)
             on_input(session);
         if (woken.children) {
             drain_signals(session);
@@ -473,6 +493,8 @@ void cv_session_run(const struct cv_session_config *config)
     session.config = config;
     set_up(&session);
     serve(&session);
+    if (session.orphaned || session.runtime.broken)
+        read_last_will(&session);
     unsigned survivors =
         cv_children_kill_all(&session.runtime.children, KILL_LIMIT_MS, session.runtime.beat);
     if (session.remove)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -124,6 +125,28 @@ static enum outcome throw_away(struct cv_runtime *runtime, struct cv_stream *str
     return outcome;
 }
 
+/* What reading would come to, without reading: TOOK when there is something. */
+static enum outcome look(const struct cv_stream *stream)
+{
+    struct pollfd state = {.fd = stream->fd, .events = POLLIN};
+    if (poll(&state, 1, 0) <= 0)
+        return EMPTY;
+    return (state.revents & POLLIN) != 0 ? TOOK : END;
+}
+
+void cv_stream_probe(struct cv_runtime *runtime, struct cv_stream *stream)
+{
+    if (stream->fd >= 0 && look(stream) == END)
+        cv_stream_close(runtime, stream);
+}
+
+/* A stream that has nothing to send must not wait for credit: its command may be at its end. */
+static enum outcome stall(const struct cv_stream *stream)
+{
+    enum outcome outcome = look(stream);
+    return outcome == TOOK ? STALLED : outcome;
+}
+
 static enum outcome send_some(struct cv_runtime *runtime, struct cv_stream *stream)
 {
     uint64_t most = CV_FRAME_PAYLOAD_MAX;
@@ -131,11 +154,10 @@ static enum outcome send_some(struct cv_runtime *runtime, struct cv_stream *stre
         most = stream->cap;
     if (most > runtime->credit)
         most = runtime->credit;
-    if (most == 0 || !cv_outq_room(&runtime->out))
-        return STALLED;
-    uint8_t *room = cv_outq_reserve(&runtime->out, (size_t)most);
+    bool may_send = most > 0 && cv_outq_room(&runtime->out);
+    uint8_t *room = may_send ? cv_outq_reserve(&runtime->out, (size_t)most) : NULL;
     if (room == NULL)
-        return STALLED;
+        return stall(stream);
     ssize_t got = read(stream->fd, room, (size_t)most);
     if (got > 0) {
         cv_outq_claim(&runtime->out, stream->type, stream->id, (size_t)got);

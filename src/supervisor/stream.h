@@ -32,6 +32,8 @@ void cv_stream_close(struct cv_runtime *runtime, struct cv_stream *stream);
 void cv_stream_wake(struct cv_runtime *runtime, struct cv_stream *stream);
 /* The command has exited: what is in the pipe now must still be sent or counted. */
 void cv_stream_settle(struct cv_stream *stream);
+/* Closes the stream if it is at its end: nobody holds the pipe and nothing is left in it. */
+void cv_stream_probe(struct cv_runtime *runtime, struct cv_stream *stream);
 /* From now on everything is read away and only counted. */
 void cv_stream_discard(struct cv_runtime *runtime, struct cv_stream *stream);
 /*

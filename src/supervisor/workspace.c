@@ -95,7 +95,8 @@ static bool open_base(struct cv_workspace *workspace, bool create, struct cv_tro
     if (owns_names && (folder.st_uid != geteuid() || entry.st_uid != geteuid()))
         return fail(trouble, EPERM, "the folder of the workspaces belongs to another user");
     if (owns_names && (folder.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH)
-        return fail(trouble, EPERM, "everyone may rename what lies in the folder of the workspaces");
+        return fail(trouble, EPERM,
+                    "everyone may rename what lies in the folder of the workspaces");
     return true;
 }
 

@@ -150,7 +150,8 @@ options.limits = options.record({
 ---@return table
 function options.check(what, value, fields, required)
     if value ~= nil and type(value) ~= "table" then
-        errors.raise_definition("invalid_option", ("%s: the options %s"):format(what, must_be("a table", value)))
+        local message = ("%s: the options must be a table, got a %s"):format(what, type(value))
+        errors.raise_definition("invalid_option", message)
     end
     local copy = {}
     for name, field in pairs(value or {}) do

@@ -231,10 +231,13 @@ function Workspace:exec(argv, given)
             request.on_output ~= nil
         )
     )
-    if not result and (err.code == "gone" or err.code == "transport_lost" and core:lost(handle)) then
+    if result then
+        return result
+    end
+    if err.code == "gone" or err.code == "transport_lost" and core:lost(handle) then
         mark_gone(self)
     end
-    return result, err
+    return nil, err
 end
 
 --- Kills everything that the workspace ran and deletes everything that it stored, and waits until that is
@@ -251,9 +254,12 @@ function Workspace:dispose()
     end
     if not state.removal or state.removal.done then -- none yet, or it failed
         state.removal = task.start(function()
-            local ok, err = state.remove()
-            state.removed = ok
-            return ok, err
+            local err
+            state.removed, err = state.remove()
+            if not state.removed then
+                return nil, err
+            end
+            return true
         end)
     end
     return task.wait(state.removal)

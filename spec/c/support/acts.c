@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -15,6 +16,8 @@
 #include "base/clock.h"
 
 #define LIFETIME_MS 30000
+/* A chain slows down then: where nobody reaps, its zombies would use up all process ids. */
+#define FULL_SPEED_FORKS 12000
 
 static struct heartbeat *map(const char *path, int flags)
 {
@@ -96,8 +99,11 @@ static void daemonize(struct heartbeat *heartbeat)
     beat_for_ever(heartbeat);
 }
 
-static void storm(struct heartbeat *heartbeat, bool hop)
+static void storm(struct heartbeat *heartbeat, const char *how)
 {
+    bool hop = strcmp(how, "hop") == 0;
+    if (strcmp(how, "reap") == 0)
+        prctl(PR_SET_CHILD_SUBREAPER, 1ul);
     for (;;) {
         beat(heartbeat);
         daemonize(heartbeat);
@@ -113,6 +119,8 @@ static void chain(struct heartbeat *heartbeat)
         beat(heartbeat);
         if (fork_counted(heartbeat) > 0)
             _exit(0);
+        if (atomic_load(&heartbeat->forks) > FULL_SPEED_FORKS)
+            pause_ms(10);
     }
 }
 
@@ -222,7 +230,7 @@ int act_main(int argc, char **argv)
     else if (strcmp(act, "daemon") == 0)
         daemonize(heartbeat);
     else if (strcmp(act, "storm") == 0)
-        storm(heartbeat, argc > 2 && strcmp(argv[2], "hop") == 0);
+        storm(heartbeat, argc > 2 ? argv[2] : "stay");
     else if (strcmp(act, "chain") == 0)
         chain(heartbeat);
     else if (strcmp(act, "loud") == 0)

@@ -37,7 +37,8 @@ uint64_t act_print_hash(uint64_t length);
  * Runs an act; its exit code. argv:
  *   beat PATH              beats every millisecond, ignoring all signals that can be ignored
  *   daemon PATH            leaves a daemon (own session, no parent) that beats; returns
- *   storm PATH stay|hop    starts 200 daemons a second; with hop its own process changes each time
+ *   storm PATH stay|hop|reap   starts 200 daemons a second; with hop its own process changes each
+ *                          time, with reap it is their subreaper
  *   chain PATH             forks and exits at full speed
  *   loud PATH BYTES        writes BYTES to stdout every 10 ms and beats; ends when that fails
  *   litter PATH            makes files and folders in the working directory at full speed

@@ -47,6 +47,7 @@ struct sup_stream {
 /* One command as the host sees it. */
 struct sup_run {
     bool started;
+    bool aborted;
     bool has_stdin;
     uint64_t out_cap; /* of the bytes that may be sent; UINT64_MAX: all */
     uint64_t err_cap;
@@ -94,10 +95,12 @@ struct sup {
     bool removed;
     uint32_t survivors;
     unsigned pings;
+    long resident_kib; /* of the supervisor, when sup_note_memory was called */
     bool guard_reaped;
     int guard_status;
     struct heartbeat *heartbeat;
     char heartbeat_path[96];
+    bool heartbeat_used; /* some command may beat */
 };
 
 struct sup_options {
@@ -128,6 +131,8 @@ const char *sup_self(void);
 /* `ms`, made longer by CHAMVI_SPEC_SLOWDOWN. */
 int64_t sup_bound(int64_t ms);
 void sup_sleep(int64_t ms);
+/* False when CHAMVI_SUPERVISOR_NO_PIDFD is set. */
+bool sup_with_pidfd(void);
 /* Fails the test, or ends a forked host process (sup_fork_host) with a message. */
 void sup_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
@@ -152,6 +157,8 @@ uint32_t sup_argv(struct sup *sup, const char *const *argv);
 uint32_t sup_sh(struct sup *sup, const char *script);
 /* An act (acts.h); "@" among the arguments becomes the heartbeat's path. */
 uint32_t sup_act(struct sup *sup, const char *const *arguments);
+/* Kills the command; what it printed and was not sent yet may be dropped then. */
+void sup_abort(struct sup *sup, uint32_t id);
 /* Queues standard input, sent as credit comes; `bytes` must live until then. */
 void sup_stdin(struct sup *sup, uint32_t id, const void *bytes, size_t length, bool end);
 struct sup_run *sup_of(struct sup *sup, uint32_t id);
@@ -175,16 +182,23 @@ void sup_expect_serving(struct sup *sup);
 /* Waits for the id's end and compares: exited with `code`, no flag set. */
 struct sup_run *sup_expect_exit(struct sup *sup, uint32_t id, uint32_t code, int64_t ms);
 
+/* Remembers the supervisor's memory; sup_expect_small fails when it grew by more than `kib`. */
+void sup_note_memory(struct sup *sup);
+void sup_expect_small(struct sup *sup, long kib);
 /* The live commands of the workspace (not guard and supervisor). */
 int sup_commands(struct sup *sup);
 /* Waits until as many commands live. */
 void sup_wait_commands(struct sup *sup, int count, int64_t ms);
 /* Waits until the heartbeat has moved. */
 void sup_wait_heartbeat(struct sup *sup);
-/* True when the heartbeat stands still. */
-bool sup_heartbeat_still(struct sup *sup);
 /* Starts one command of each kind that is hard to kill and waits until all live. */
+#define SUP_POPULATION 10 /* those of them that sup_commands sees */
 void sup_populate(struct sup *sup);
+
+/* Lines for sup_sh that send a signal ("KILL") to the supervisor or to the guard, and stay. */
+#define SUP_KILL_SUPERVISOR(signal) "kill -" signal " $PPID; sleep 1000"
+#define SUP_KILL_GUARD(signal)                                                                     \
+    "read -r a b c guard rest </proc/$PPID/stat; kill -" signal " $guard; sleep 1000"
 
 /* Pumps until end of file, at most `ms`, and checks at once that everything is dead. */
 void sup_wait_eof(struct sup *sup, int64_t ms);

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -27,11 +28,16 @@
 #include "base/linux.h"
 #include "fs/remove.h"
 
-/* A fresh folder, world-accessible so that a test may become another user; its absolute path. */
-static inline void scratch_make(char path[PATH_MAX])
+/*
+ * A fresh folder, world-accessible so that a test may become another user; its absolute path.
+ * `in_memory` asks for a file system that is quick with very many entries.
+ */
+static inline void scratch_make(char path[PATH_MAX], bool in_memory)
 {
     const char *temp = getenv("TMPDIR");
-    snprintf(path, PATH_MAX, "%s/chamvi-spec-XXXXXX", temp == NULL ? "/tmp" : temp);
+    if (temp == NULL)
+        temp = in_memory && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    snprintf(path, PATH_MAX, "%s/chamvi-fs-XXXXXX", temp);
     if (mkdtemp(path) == NULL || chmod(path, 0777) != 0)
         fail_msg("%s: %s", path, strerror(errno));
 }
@@ -127,7 +133,10 @@ static inline void scratch_calm(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* From here on openat2(2) fails with `errnum` in this process: an old kernel, an old filter. */
+/*
+ * From here on openat2(2) fails with `errnum` in this process, which scratch_apart has started: an
+ * old kernel, an old filter.
+ */
 static inline void scratch_lose_openat2(int errnum)
 {
     struct sock_filter code[] = {
@@ -138,13 +147,16 @@ static inline void scratch_lose_openat2(int errnum)
     };
     const struct sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
-        fail_msg("seccomp: %s", strerror(errno));
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+        perror("seccomp");
+        _exit(3);
+    }
 }
 
 /*
  * Runs `body`, which returns NULL or what went wrong, in a process of its own: what it does to its
- * identity and its mounts ends with it. It must not use cmocka's assertions.
+ * identity and its mounts ends with it. It must not use cmocka's assertions, nor most of what is
+ * above.
  */
 static inline void scratch_apart(const char *(*body)(void *context), void *context)
 {

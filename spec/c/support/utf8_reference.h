@@ -65,7 +65,7 @@ static inline struct reference reference_decode(const uint8_t *bytes, size_t len
         size_t left = length - at;
         size_t taken = 0;
         size_t size = 0;
-        for (size_t whole = 1; whole <= 4 && whole <= left; whole++) {
+        for (size_t whole = 1; size == 0 && whole <= 4 && whole <= left; whole++) {
             if (reference_is_character(bytes + at, whole))
                 taken = size = whole;
         }

@@ -85,7 +85,7 @@ static bool read_header(const struct cv_frame_reader *reader, const uint8_t *hea
            (frame->flags & ~CV_FRAME_MORE) == 0 && header[6] == 0 && header[7] == 0;
 }
 
-/* Moves bytes from the chunk until `carry` holds `want`: 1, 0 when the chunk ended before, or -1. */
+/* Moves bytes from the chunk until `carry` holds `want`: 1; 0 when the chunk ended first; or -1. */
 static int carry_until(struct cv_frame_reader *reader, size_t want)
 {
     size_t have = cv_buf_length(&reader->carry);
@@ -175,7 +175,6 @@ int cv_assembler_add(struct cv_assembler *assembler, struct cv_frame *frame)
     if (more)
         return 0;
     assembler->type = 0;
-    frame->flags = 0;
     frame->payload = cv_buf_data(&assembler->bytes);
     frame->length = (uint32_t)cv_buf_length(&assembler->bytes);
     return 1;

@@ -57,6 +57,11 @@ void sup_fail(const char *format, ...)
     abort();
 }
 
+bool sup_with_pidfd(void)
+{
+    return getenv("CHAMVI_SUPERVISOR_NO_PIDFD") == NULL;
+}
+
 /* Starting */
 
 static void remember(struct sup *sup)
@@ -114,7 +119,7 @@ static pid_t start_program(struct sup *sup, const struct sup_options *options, i
     const char *program = getenv("CHAMVI_SUPERVISOR");
     if (program == NULL)
         sup_fail("CHAMVI_SUPERVISOR is not set");
-    bool no_pidfd = options->no_pidfd || getenv("CHAMVI_SUPERVISOR_NO_PIDFD") != NULL;
+    bool no_pidfd = options->no_pidfd || !sup_with_pidfd();
     char *argv[] = {(char *)program, no_pidfd ? (char *)"no-pidfd" : NULL, NULL};
     char **environment = program_environment(sup);
     pid_t pid;
@@ -209,6 +214,7 @@ static struct sup *adopt(const struct sup *made)
     memcpy(sup->base, made->base, sizeof sup->base);
     memcpy(sup->heartbeat_path, made->heartbeat_path, sizeof sup->heartbeat_path);
     sup->heartbeat = heartbeat_open(sup->heartbeat_path);
+    sup->heartbeat_used = made->heartbeat_used;
     remember(sup);
     return sup;
 }
@@ -285,7 +291,8 @@ static int remove_entry(const char *path, const struct stat *stat, int type, str
 static void kill_left(struct sup *sup)
 {
     struct proc_stat stat;
-    if (!sup->guard_reaped) { /* our own child: its number can't have been given away */
+    if (sup->guard > 0 &&
+        !sup->guard_reaped) { /* our own child: its number can't have been given away */
         kill(sup->guard, SIGKILL);
         waitpid(sup->guard, NULL, 0);
     }

@@ -1,0 +1,32 @@
+local scratch = require "spec.support.scratch"
+local support = require "spec.support.local_workspace"
+
+local LUA = jit and "luajit" or "lua5.4"
+
+describe("the examples", function()
+    local place = support.place({ teardown = teardown, before_each = before_each, after_each = after_each })
+
+    local function run(example)
+        return scratch.shell(("TMPDIR=%s %s examples/%s"):format(place.folder, LUA, example))
+    end
+
+    it("hello", function()
+        local output = run("hello.lua")
+        assert.matches("^Hello from " .. place.folder:gsub("%-", "%%-") .. "/chamvi%-workspaces/", output)
+        assert.matches("\nexit code 3 after %d+ ms\nValidationError: ", output)
+    end)
+
+    it("tasks", function()
+        assert.equal("one\ntwo\nSandboxError: the call was aborted: no longer needed\n", run("tasks.lua"))
+    end)
+
+    it("demo", function()
+        local repository = scratch.repository(place.folder .. "/a repository")
+        local output = run("demo.lua " .. scratch.quote(place.folder .. "/a repository"))
+        assert.matches("commit    " .. repository.main, output)
+        assert.equal(3, select(2, output:gsub("exit code", "")))
+        assert.matches("disposed: ", output)
+        assert.matches("fatal: ", scratch.shell(("%s examples/demo.lua /no/such/place && exit 1 || true"):format(LUA)))
+        assert.same({}, scratch.list(place.folder .. "/chamvi-workspaces"))
+    end)
+end)
