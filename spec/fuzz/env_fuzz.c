@@ -1,10 +1,10 @@
 /* An environment variable, given as NAME=value, against a regular expression. */
-#include <assert.h>
 #include <regex.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "require.h"
 #include "rules/env.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -38,11 +38,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool expected = named && (value_length == 0 || memchr(value, '\0', value_length) == NULL) &&
                     length + 1 + value_length <= CV_ENV_ENTRY_MAX;
     bool accepted = cv_env_check(name, length, (const char *)value, value_length, &err) == 0;
-    assert(accepted == expected);
+    REQUIRE(accepted == expected);
     if (!accepted) {
-        assert(strcmp(err.code, "invalid_option") == 0);
+        REQUIRE(strcmp(err.code, "invalid_option") == 0);
         /* The variable is only named when that is its name. */
-        assert(named || strncmp(err.message, "has a name that is not", 22) == 0);
+        REQUIRE(named || strncmp(err.message, "has a name that is not", 22) == 0);
     }
     return 0;
 }

@@ -1,11 +1,11 @@
 /* Names of refs, against libgit2. */
-#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
 #include <git2.h>
 
+#include "require.h"
 #include "rules/git_ref.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -25,14 +25,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct cv_err err = {0};
     int valid = 0;
     bool accepted = cv_git_ref_check((const char *)data, size, &err) == 0;
-    assert(accepted || (strcmp(err.code, "invalid_ref") == 0 && err.message[0] != '\0'));
+    REQUIRE(accepted || (strcmp(err.code, "invalid_ref") == 0 && err.message[0] != '\0'));
     if (size == 0 || size > CV_GIT_REF_MAX || memchr(data, '\0', size) != NULL || data[0] == '-') {
-        assert(!accepted);
+        REQUIRE(!accepted);
         return 0;
     }
     memcpy(name + strlen(name), data, size);
-    assert(git_reference_name_is_valid(&valid, name) == 0);
+    REQUIRE(git_reference_name_is_valid(&valid, name) == 0);
     /* libgit2 lets DEL pass, git doesn't. */
-    assert(accepted == (valid != 0 && memchr(data, 0x7f, size) == NULL));
+    REQUIRE(accepted == (valid != 0 && memchr(data, 0x7f, size) == NULL));
     return 0;
 }

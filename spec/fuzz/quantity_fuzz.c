@@ -1,5 +1,4 @@
 /* Amounts: the form against a regular expression, the value against floating point. */
-#include <assert.h>
 #include <math.h>
 #include <regex.h>
 #include <stdbool.h>
@@ -7,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "require.h"
 #include "rules/quantity.h"
 
 #define FORM "^([0-9]+[.]?[0-9]*|[.][0-9]+)([mkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$"
@@ -54,16 +54,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct cv_err err = {0};
     bool is_cpu = cv_parse_cpu((const char *)data, size, &cores, &err) == 0;
     bool is_memory = cv_parse_memory((const char *)data, size, &bytes, &err) == 0;
-    assert((is_cpu && is_memory) || strcmp(err.code, "invalid_option") == 0);
+    REQUIRE((is_cpu && is_memory) || strcmp(err.code, "invalid_option") == 0);
     if (size == 0 || size > CV_QUANTITY_MAX_BYTES || memchr(data, '\0', size) != NULL) {
-        assert(!is_cpu && !is_memory);
+        REQUIRE(!is_cpu && !is_memory);
         return 0;
     }
     memcpy(text, data, size);
     text[size] = '\0';
     bool formed = strchr(text, '\n') == NULL && regexec(&form, text, 0, NULL, 0) == 0;
     if (!formed) {
-        assert(!is_cpu && !is_memory && strstr(err.message, "must be an amount") != NULL);
+        REQUIRE(!is_cpu && !is_memory && strstr(err.message, "must be an amount") != NULL);
         return 0;
     }
 
@@ -71,19 +71,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     long double value = value_of(text);
     const long double limit = 9223372036854775808.0L;
     const long double about = 1e-15L; /* relative error of both sides */
-    assert(is_cpu || zero || value > limit * (1 - about));
-    assert(is_memory || zero || value > (limit - 1) * (1 - about));
+    REQUIRE(is_cpu || zero || value > limit * (1 - about));
+    REQUIRE(is_memory || zero || value > (limit - 1) * (1 - about));
     if (zero || value > limit * (1 + about)) {
-        assert(!is_cpu && !is_memory);
+        REQUIRE(!is_cpu && !is_memory);
         return 0;
     }
     if (is_cpu)
-        assert(cores > 0 && cores - value > -about * value &&
-               cores - value < 1.01e-9L + about * value);
+        REQUIRE(cores > 0 && cores - value > -about * value &&
+                cores - value < 1.01e-9L + about * value);
     if (is_memory) {
-        assert(is_cpu && bytes >= 1);
-        assert((long double)bytes - value > -about * value);
-        assert((long double)bytes - value <= 1 + about * value);
+        REQUIRE(is_cpu && bytes >= 1);
+        REQUIRE((long double)bytes - value > -about * value);
+        REQUIRE((long double)bytes - value <= 1 + about * value);
     }
     return 0;
 }

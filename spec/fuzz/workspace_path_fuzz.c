@@ -1,9 +1,9 @@
 /* Paths of a workspace, against a second resolution that works from the end of the path. */
-#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "require.h"
 #include "rules/workspace_path.h"
 
 #define ROOT CV_WORKSPACE_ROOT "/"
@@ -45,9 +45,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t again_length;
     struct cv_err err = {0};
     bool accepted = cv_workspace_path((const char *)data, size, absolute, &length, &err) == 0;
-    assert(accepted || (strcmp(err.code, "invalid_path") == 0 && err.message[0] != '\0'));
+    REQUIRE(accepted || (strcmp(err.code, "invalid_path") == 0 && err.message[0] != '\0'));
     if (size == 0 || size > CV_WORKSPACE_PATH_MAX || memchr(data, '\0', size) != NULL) {
-        assert(!accepted);
+        REQUIRE(!accepted);
         return 0;
     }
 
@@ -57,16 +57,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *end = expected + sizeof expected - 1;
     char *start = resolve_backwards(path, root + size, end);
     bool inside = strcmp(start, CV_WORKSPACE_ROOT) == 0 || strncmp(start, ROOT, strlen(ROOT)) == 0;
-    assert(accepted == inside);
+    REQUIRE(accepted == inside);
     if (!accepted)
         return 0;
-    assert(strcmp(absolute, start) == 0 && strlen(absolute) == length);
+    REQUIRE(strcmp(absolute, start) == 0 && strlen(absolute) == length);
 
     const char *relative = cv_workspace_path_relative(absolute);
-    assert(relative[0] != '/');
+    REQUIRE(relative[0] != '/');
     if (relative[0] != '\0' && strlen(relative) <= CV_WORKSPACE_PATH_MAX) {
-        assert(cv_workspace_path(relative, strlen(relative), again, &again_length, &err) == 0);
-        assert(again_length == length && strcmp(again, absolute) == 0);
+        REQUIRE(cv_workspace_path(relative, strlen(relative), again, &again_length, &err) == 0);
+        REQUIRE(again_length == length && strcmp(again, absolute) == 0);
     }
     return 0;
 }
