@@ -34,13 +34,7 @@ local CREATE_OPTIONS = {
     ref = options.any,
     image = options.string,
     env = options.env,
-    limits = options.record({
-        cpu = options.string,
-        memory = options.string,
-        storage = options.string,
-        pids = options.positive_integer,
-        timeout_ms = options.positive_integer,
-    }),
+    limits = options.limits,
     signal = options.signal,
 }
 
