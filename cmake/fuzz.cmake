@@ -23,3 +23,8 @@ foreach(source IN LISTS targets)
     set_target_properties(${program} PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
 endforeach()
+
+# The oracle for names of refs.
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(LIBGIT2 REQUIRED IMPORTED_TARGET libgit2)
+target_link_libraries(git_ref_fuzz PRIVATE PkgConfig::LIBGIT2)

@@ -28,3 +28,7 @@ foreach(source IN LISTS tests)
         SKIP_RETURN_CODE 77
         TIMEOUT 180)
 endforeach()
+
+# The oracle for names of refs.
+pkg_check_modules(LIBGIT2 REQUIRED IMPORTED_TARGET libgit2)
+target_link_libraries(git_ref_test PRIVATE PkgConfig::LIBGIT2)

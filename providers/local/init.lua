@@ -34,13 +34,7 @@ local CREATE_OPTIONS = {
     ref = options.any,
     image = options.string,
     env = options.env,
-    limits = options.record({
-        cpu = options.string,
-        memory = options.string,
-        storage = options.string,
-        pids = options.positive_integer,
-        timeout_ms = options.positive_integer,
-    }),
+    limits = options.limits,
     signal = options.signal,
 }
 
@@ -109,11 +103,11 @@ local function create(provider, given)
         remove = function()
             local used = handle
             handle = nil
-            local removed, err = folders.remove(provider.root, id, used)
-            if not removed and err.code == "record_locked" then
-                err = errors.sandbox("remove_failed", "a collection is removing the workspace; dispose it again")
+            local removed, failure = folders.remove(provider.root, id, used)
+            if not removed and failure.code == "record_locked" then
+                failure = errors.sandbox("remove_failed", "a collection is removing the workspace; dispose it again")
             end
-            return removed, err
+            return removed, failure
         end,
     })
     local prepared

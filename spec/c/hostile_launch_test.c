@@ -166,8 +166,8 @@ static const struct fake fakes[] = {
     FAKE_AT_THE_LAUNCH(stops_inside_a_header),
     FAKE_AT_THE_LAUNCH(stops_inside_a_payload),
     FAKE_AT_THE_LAUNCH(fails_of_an_unknown_cause),
-    FAKE_AT_THE_LAUNCH(fails_and_is_ready),
-    FAKE_AT_THE_LAUNCH(fails_in_an_ugly_text),
+    {"fails_and_is_ready", fails_and_is_ready, "create_failed", NULL, NULL, NULL},
+    {"fails_in_an_ugly_text", fails_in_an_ugly_text, "create_failed", NULL, NULL, NULL},
 };
 enum { FAKES = sizeof fakes / sizeof *fakes };
 

@@ -151,7 +151,7 @@ static void hello_round_trip(void **state)
     expect_hello(&full_hello);
     struct cv_hello bare = {.credit = 1, .stdin_credit = CV_STDIN_CREDIT_MAX, .base = "/"};
     expect_hello(&bare);
-    bare.flags = CV_HELLO_FLAGS;
+    bare.flags = CV_HELLO_FLAGS & ~CV_HELLO_RECORD;
     bare.version = UINT32_MAX; /* a decoder of this version must be able to say so */
     bare.env = (struct cv_strings)LIST(1, "A=\0");
     expect_hello(&bare);
@@ -180,7 +180,12 @@ static void hello_refuses_values(void **state)
     (void)state;
     struct cv_hello hello = full_hello;
     assert_true(hello_accepted(hello));
-    hello.flags = 0x08;
+    hello.flags = CV_HELLO_RECORD;
+    assert_true(hello_accepted(hello));
+    hello.names = (struct cv_strings)LIST(1, "id\0"); /* a record, but no root */
+    assert_false(hello_accepted(hello));
+    hello = full_hello;
+    hello.flags = 0x10;
     assert_false(hello_accepted(hello));
     hello.flags = 0x80000000;
     assert_false(hello_accepted(hello));

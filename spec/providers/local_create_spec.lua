@@ -55,7 +55,8 @@ describe("create of a local workspace", function()
         local workspace = assert(place.provider({ root = root .. "//" }):create({ run_id = "spec" }))
         local modes = scratch.shell(("stat -c '%%a' %s %s/*"):format(root, root))
         assert(workspace:dispose())
-        assert.equal("700\n700\n700\n700\n", modes)
+        -- the root, the folder, .home, .json, .tmp
+        assert.equal("700\n700\n700\n600\n700\n", modes)
         scratch.remove(place.folder .. "/new")
     end)
 

@@ -18,6 +18,7 @@
 #include "lua/compat.h"
 #include "lua/json.h"
 #include "lua/records.h"
+#include "lua/rules.h"
 #include "process/host.h"
 #include "record/record.h"
 
@@ -594,7 +595,10 @@ int luaopen_chamvi_sandbox_core(lua_State *L)
     cv_lua_setfuncs(L, module_functions);
     cv_lua_add_json(L);
     cv_lua_add_records(L);
+    cv_lua_add_rules(L);
     lua_pushliteral(L, CV_VERSION);
     lua_setfield(L, -2, "version");
+    lua_pushlightuserdata(L, NULL); /* as cjson.null and ngx.null are */
+    lua_setfield(L, -2, "null");
     return 1;
 }

@@ -21,6 +21,16 @@ return {
         CI = "true",
     },
 
+    -- The manager
+    MAX_WORKSPACES_PER_RUN = 3,
+    GC_INTERVAL_MS = 600000, -- between the collections that `acquire` starts
+    CLOSE_TIMEOUT_MS = 30000, -- how long `close` waits for disposals
+
+    -- Workspaces behind a transport
+    TIMEOUT_KILL_AFTER_SECONDS = 5, -- from SIGTERM to SIGKILL
+    EXEC_GRACE_MS = 15000, -- beyond an exec's own time limit, until the host gives it up
+    ALIVE_PROBE_TIMEOUT_MS = 5000,
+
     -- Providers
     DEFAULT_LIMITS = {
         cpu = "1",

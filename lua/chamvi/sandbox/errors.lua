@@ -24,6 +24,9 @@ function Error.__concat(left, right)
 end
 
 local function one_line(text)
+    if not text:find("[\r\n]") then -- nearly always
+        return text
+    end
     return (text:gsub("%s*[\r\n]+%s*", " "))
 end
 
@@ -37,11 +40,13 @@ end
 
 local function new(name, code, message, fields)
     local err = { name = name, code = code, message = one_line(message) }
-    for key, value in pairs(fields or {}) do
-        err[key] = value
-    end
-    if err.detail then
-        err.detail = cut(err.detail, DETAIL_MAX_BYTES)
+    if fields then
+        for key, value in pairs(fields) do
+            err[key] = value
+        end
+        if err.detail then
+            err.detail = cut(err.detail, DETAIL_MAX_BYTES)
+        end
     end
     return setmetatable(err, Error)
 end

@@ -5,6 +5,7 @@
 -- read after `option "name"`.
 
 local errors = require "chamvi.sandbox.errors"
+local native = require "chamvi.sandbox.core"
 local signals = require "chamvi.sandbox.signal"
 
 local options = {}
@@ -28,6 +29,12 @@ end
 --- For fields that are a model's input and checked as such later.
 function options.any()
     return nil
+end
+
+function options.boolean(value)
+    if type(value) ~= "boolean" then
+        return must_be("a boolean", value)
+    end
 end
 
 function options.string(value)
@@ -75,6 +82,17 @@ function options.clock(value)
     end
 end
 
+local function amount(parse)
+    return function(value)
+        local number, _, wrong = parse(value)
+        return not number and wrong or nil
+    end
+end
+
+--- Amounts in the notation of Kubernetes.
+options.cpu = amount(native.parse_cpu)
+options.bytes = amount(native.parse_memory)
+
 --- Environment variables: names of letters, digits and underscores, string values without NUL.
 function options.env(value)
     if type(value) ~= "table" then
@@ -84,14 +102,12 @@ function options.env(value)
         if type(name) ~= "string" then
             return ("has a key that is no string but a %s"):format(type(name))
         end
-        if not name:find("^[A-Za-z_][A-Za-z0-9_]*$") then
-            return "has a name that is not made of letters, digits and underscores (no digit first)"
+        local ok, _, wrong = native.check_env(name, type(text) == "string" and text or "")
+        if not ok then
+            return wrong
         end
         if type(text) ~= "string" then
             return ("has a value that is no string but a %s: %s"):format(type(text), name)
-        end
-        if text:find("\0", 1, true) then
-            return ("has a value with a NUL byte: %s"):format(name)
         end
     end
 end
@@ -116,6 +132,15 @@ function options.record(fields)
         end
     end
 end
+
+--- The limits of a workspace, each of them optional.
+options.limits = options.record({
+    cpu = options.cpu,
+    memory = options.bytes,
+    storage = options.bytes,
+    pids = options.positive_integer,
+    timeout_ms = options.positive_integer,
+})
 
 --- Checks an options table and returns a copy of it, so that later changes by its owner have no effect.
 ---@param what string the function that was called, for the message

@@ -3,6 +3,7 @@
 local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 local options = require "chamvi.sandbox.options"
+local rules = require "chamvi.sandbox.rules"
 
 local INPUT = { repo = options.any, ref = options.any, signal = options.signal }
 
@@ -47,17 +48,6 @@ local function check_repo(repo)
     end
     if redact(repo) ~= repo then
         return nil, errors.validation("invalid_repo", "repo must not carry a user name or password")
-    end
-    return true
-end
-
--- git would read some characters as more than a name: a colon as a local branch to write.
-local function check_ref(ref)
-    if type(ref) ~= "string" or ref == "" or ref:find("^-") or ref:find("[%c%s~^:?*%[\\]") then
-        return nil, errors.validation(
-            "invalid_ref",
-            "ref must be the name of a branch or tag, a full ref name or a full commit id"
-        )
     end
     return true
 end
@@ -148,7 +138,7 @@ return function(workspace, input)
         if repo == nil then
             return nil, errors.validation("invalid_input", "a ref without a repo makes no sense")
         end
-        ok, err = check_ref(ref)
+        ok, err = rules.check_git_ref(ref)
         if not ok then
             return nil, err
         end

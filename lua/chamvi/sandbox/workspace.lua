@@ -4,13 +4,13 @@ local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 local files = require "chamvi.sandbox.files"
 local loop = require "chamvi.sandbox.loop"
+local native = require "chamvi.sandbox.core"
 local options = require "chamvi.sandbox.options"
 local task = require "chamvi.sandbox.task"
 
 local workspaces = {}
 
 local ARGUMENT_MAX_BYTES = 131071 -- one string of execve(2) on Linux, without its NUL
-local PATH_MAX_BYTES = 4096
 
 -- What a model gives is of any type here: a wrong one is its error and is returned, not raised.
 local EXEC_OPTIONS = {
@@ -62,38 +62,11 @@ end
 
 -- The path as one relative to the root, "" for the root itself.
 local function relative_path(path)
-    local function wrong(...)
-        return nil, errors.validation("invalid_path", string.format(...))
+    local absolute, relative, message = native.workspace_path(path)
+    if not absolute then
+        return nil, errors.validation(relative, message) -- the code in its place
     end
-
-    if type(path) ~= "string" then
-        return wrong("the path must be a string, got a %s", type(path))
-    end
-    if path == "" then
-        return wrong('the path is empty: "." is the workspace root')
-    end
-    if path:find("\0", 1, true) then
-        return wrong("the path has a NUL byte")
-    end
-    if #path > PATH_MAX_BYTES then
-        return wrong("the path has %d bytes, more than %d", #path, PATH_MAX_BYTES)
-    end
-
-    -- Resolved as an absolute path first, since one like "../workspace/src" is inside after all.
-    local absolute = path:sub(1, 1) == "/" and path or constants.WORKSPACE_ROOT .. "/" .. path
-    local parts = {}
-    for part in absolute:gmatch("[^/]+") do
-        if part == ".." then
-            table.remove(parts)
-        elseif part ~= "." then
-            table.insert(parts, part)
-        end
-    end
-    if "/" .. (parts[1] or "") ~= constants.WORKSPACE_ROOT then
-        return wrong("the path leads out of the workspace: give one relative to its root, or under %s",
-            constants.WORKSPACE_ROOT)
-    end
-    return table.concat(parts, "/", 2)
+    return relative
 end
 
 local function check_timeout(timeout_ms)

@@ -30,7 +30,7 @@ struct fake {
 
 #define FAKE_AT_THE_LAUNCH(run)                                                                    \
     {                                                                                              \
-#run, run, "create_failed", NULL, NULL, NULL                                               \
+#run, run, FAKE_LOST, NULL, NULL, NULL                                                     \
     }
 #define FAKE_WHILE_BOTH_RUN(run)                                                                   \
     {                                                                                              \

@@ -115,8 +115,8 @@ struct cv_removed {
     X(GONE, 6, "gone")             /* the root was removed or replaced */                          \
     X(START, 7, "start_failed")    /* the system refused a process, a pipe or the argument list */ \
     X(REMOVE, 8, "remove_failed")  /* something of the workspace could not be deleted */           \
-    X(LOCKED, 10, "record_locked") /* another process looks after the workspace's record */        \
     X(LEASE, 9, "transport_lost")  /* no input for the time of the lease */                        \
+    X(LOCKED, 10, "record_locked") /* another process looks after the workspace's record */        \
     X(FILE_NOT_FOUND, 11, "file_not_found")                                                        \
     X(NOT_A_FILE, 12, "not_a_file") /* no regular file, or no folder on the way to it */           \
     X(FILE_TOO_LARGE, 13, "file_too_large")                                                        \
