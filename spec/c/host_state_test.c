@@ -1,4 +1,7 @@
-/* The host's side with a real supervisor, in programs that fork, or are in a bad state. */
+/*
+ * The host's side with a real supervisor, in programs that fork, or are in a bad state.
+ * valgrind: no, it keeps descriptors of its own past the limit of open files.
+ */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,7 @@
-/* The host's side with a real supervisor: timers, launches, commands and their aborts. */
+/*
+ * The host's side with a real supervisor: timers, launches, commands and their aborts.
+ * valgrind: no, its posix_spawn does not tell that a program is missing.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,7 @@
-/* The reactor: sources, completions, steps, and the one descriptor for foreign loops. */
+/*
+ * The reactor: sources, completions, steps, and the one descriptor for foreign loops.
+ * valgrind: no, a forked child of it keeps the pages that a fork should wipe.
+ */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
