@@ -89,12 +89,20 @@ void cv_channel_remove(struct cv_channel *channel, struct cv_op *removal);
  */
 void cv_channel_drop(struct cv_channel *channel);
 
-/* ---- for request.c ------------------------------------------------------------------------ */
+/* ---- for inbox.c and request.c ------------------------------------------------------------ */
+
+/* The operation of a node of `flights`. */
+static inline struct cv_op *cv_channel_flight(struct cv_idnode *node)
+{
+    return cv_list_entry(node, struct cv_op, in_flight);
+}
 
 /* Drops what of the operation's input was not queued yet, and its place in line. */
 void cv_channel_stop_input(struct cv_op *op);
 /* The supervisor sends nothing more for the operation: it is freed if it was taken. */
 void cv_channel_land(struct cv_channel *channel, struct cv_op *op);
+/* Ends every operation that is under way with the error; their last frames may still come. */
+void cv_channel_fail_flights(struct cv_channel *channel, const struct cv_err *err);
 /* Counts bytes that came under the credit. False when they are over it. */
 bool cv_channel_receive(struct cv_channel *channel, uint32_t bytes);
 /* Ends the operation with the error that the frame tells. False when it is malformed. */
