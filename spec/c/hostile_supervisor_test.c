@@ -313,7 +313,7 @@ static const struct fake fakes[] = {
     FAKE_IN_THE_REMOVAL(sends_garbage_instead_of_removing, FAKE_LOST),
     FAKE_IN_THE_REMOVAL(removes_in_no_bytes, FAKE_LOST),
     FAKE_IN_THE_REMOVAL(ends_a_command_again_in_the_removal, FAKE_LOST),
-    FAKE_IN_THE_REMOVAL(leaves_survivors, "remove_failed"),
+    FAKE_IN_THE_REMOVAL(leaves_survivors, "kill_failed"),
     FAKE_IN_THE_REMOVAL(cannot_remove, "remove_failed"),
     FAKE_IN_THE_REMOVAL(stops_itself_in_the_removal, NULL),
 };

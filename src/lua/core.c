@@ -138,6 +138,16 @@ static struct core *check_open(lua_State *L)
     return core;
 }
 
+/* core:check() -> true | nil, code, message: whether this process may use the core */
+static int core_check(lua_State *L)
+{
+    struct cv_err err;
+    if (!cv_host_usable(&check_open(L)->host, &err))
+        return push_error(L, &err);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
 /* core:pollfd() -> the descriptor to watch for reading */
 static int core_pollfd(lua_State *L)
 {
@@ -451,14 +461,23 @@ static int core_next(lua_State *L)
 }
 
 static const luaL_Reg core_methods[] = {
-    {"pollfd", core_pollfd},       {"events", core_events},
-    {"timeout", core_timeout},     {"step", core_step},
-    {"next", core_next},           {"timer", core_timer},
-    {"launch", core_launch},       {"exec", core_exec},
-    {"read_file", core_read_file}, {"write_file", core_write_file},
-    {"abort", core_abort},         {"remove", core_remove},
-    {"end_owner", core_end_owner}, {"lost", core_lost},
-    {"close", core_close},         {NULL, NULL},
+    {"check", core_check},
+    {"pollfd", core_pollfd},
+    {"events", core_events},
+    {"timeout", core_timeout},
+    {"step", core_step},
+    {"next", core_next},
+    {"timer", core_timer},
+    {"launch", core_launch},
+    {"exec", core_exec},
+    {"read_file", core_read_file},
+    {"write_file", core_write_file},
+    {"abort", core_abort},
+    {"remove", core_remove},
+    {"end_owner", core_end_owner},
+    {"lost", core_lost},
+    {"close", core_close},
+    {NULL, NULL},
 };
 
 static const luaL_Reg module_functions[] = {

@@ -25,7 +25,6 @@
 /* A healthy supervisor with work to do is heard of at least each CV_PING_MS. */
 #define CHECK_MS 5000
 #define ENDING_CHECK_MS 250
-#define WAKE_GUARD_MS 10000
 #define LOST_MS 20000
 /* The guard ends at most some 3 s after the stream; past this it is killed, then given up. */
 #define REAP_CHECK_MS 50
@@ -114,11 +113,13 @@ static void reap_later(struct cv_channel *channel)
         over(channel);
         return;
     }
-    if (channel->reaping_ms == KILL_GUARD_MS)
+    if (channel->reaping_ms == KILL_GUARD_MS) {
         kill(channel->guard_pid, SIGKILL);
+        if (channel->failure.code == NULL && !channel->removed)
+            cv_err_set(&channel->failure, "kill_failed",
+                       "the workspace's guard had to be killed, so what it guarded may still run");
+    }
     if (channel->reaping_ms >= GIVE_UP_MS) {
-        if (channel->failure.code == NULL)
-            cv_err_set(&channel->failure, "transport_lost", "the workspace's guard does not end");
         over(channel);
         return;
     }
@@ -262,7 +263,7 @@ static void health_strike(struct cv_alarm *alarm)
         lose(channel, "the workspace's supervisor does not answer");
         return;
     }
-    if (channel->state == CV_CHANNEL_ENDING || channel->silent_ms >= WAKE_GUARD_MS)
+    if (channel->state == CV_CHANNEL_ENDING || channel->silent_ms > 0)
         signal_guard(channel,
                      SIGCONT); /* a stopped guard can't see that its supervisor is stopped */
     cv_alarm_set(&channel->host->reactor, &channel->health, check_interval(channel));

@@ -69,7 +69,7 @@ void cv_host_close(struct cv_host *host)
 
 /* ---- operations --------------------------------------------------------------------------- */
 
-static bool usable(const struct cv_host *host, struct cv_err *err)
+bool cv_host_usable(const struct cv_host *host, struct cv_err *err)
 {
     if (host->scratch == NULL) {
         cv_err_set(err, "closed", "the core is closed");
@@ -132,7 +132,7 @@ static void timer_strike(struct cv_alarm *alarm)
 
 uint32_t cv_host_timer(struct cv_host *host, int64_t delay_ms, struct cv_err *err)
 {
-    struct cv_op *op = usable(host, err) ? new_op(host, CV_OP_TIMER, 0, err) : NULL;
+    struct cv_op *op = cv_host_usable(host, err) ? new_op(host, CV_OP_TIMER, 0, err) : NULL;
     if (op == NULL)
         return 0;
     op->host = host;
@@ -162,7 +162,7 @@ static void end_strike(struct cv_alarm *alarm)
 
 uint32_t cv_host_end(struct cv_host *host, int pidfd, struct cv_err *err)
 {
-    struct cv_op *op = usable(host, err) ? new_op(host, CV_OP_END, 0, err) : NULL;
+    struct cv_op *op = cv_host_usable(host, err) ? new_op(host, CV_OP_END, 0, err) : NULL;
     if (op == NULL) {
         cv_fd_close(&pidfd);
         return 0;
@@ -233,7 +233,7 @@ static struct cv_channel *greet_supervisor(struct cv_host *host, uint32_t handle
 uint32_t cv_host_launch(struct cv_host *host, struct cv_hello *hello, int record,
                         uint32_t *workspace, struct cv_err *err)
 {
-    struct cv_op *op = usable(host, err) ? new_op(host, CV_OP_LAUNCH, 0, err) : NULL;
+    struct cv_op *op = cv_host_usable(host, err) ? new_op(host, CV_OP_LAUNCH, 0, err) : NULL;
     struct cv_channel *channel = NULL;
     struct cv_buf payload;
     if (op == NULL)
@@ -306,7 +306,7 @@ static bool take_input(struct cv_op *op, const struct cv_exec_request *request)
 static struct cv_channel *working_channel(struct cv_host *host, uint32_t workspace,
                                           struct cv_err *err)
 {
-    if (!usable(host, err))
+    if (!cv_host_usable(host, err))
         return NULL;
     struct cv_channel *channel = find_channel(host, workspace);
     if (channel != NULL && channel->state == CV_CHANNEL_OPEN && channel->failure.code == NULL)
@@ -409,7 +409,7 @@ uint32_t cv_host_write_file(struct cv_host *host, uint32_t workspace, const char
 
 uint32_t cv_host_remove(struct cv_host *host, uint32_t workspace, struct cv_err *err)
 {
-    if (!usable(host, err))
+    if (!cv_host_usable(host, err))
         return 0;
     struct cv_channel *channel = find_channel(host, workspace);
     if (channel == NULL || channel->removal != NULL) {

@@ -92,6 +92,9 @@ void cv_host_abort(struct cv_host *host, uint32_t id, const char *code, const ch
  */
 uint32_t cv_host_remove(struct cv_host *host, uint32_t workspace, struct cv_err *err);
 
+/* False, with `err` (closed), in a forked process and once the host was closed. */
+bool cv_host_usable(const struct cv_host *host, struct cv_err *err);
+
 /* True when the workspace's supervisor is lost or the handle unknown. */
 bool cv_host_lost(const struct cv_host *host, uint32_t workspace);
 

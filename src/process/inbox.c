@@ -109,7 +109,7 @@ static bool on_removed(struct cv_channel *channel, const struct cv_frame *frame)
         return false;
     channel->removed = true;
     if (survivors > 0 && channel->failure.code == NULL)
-        cv_err_set(&channel->failure, "remove_failed", "%u processes could not be killed",
+        cv_err_set(&channel->failure, "kill_failed", "%u processes could not be killed",
                    (unsigned)survivors);
     return true;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/linux.h"
 
 #define LIST_CHUNK 4096
@@ -19,11 +20,19 @@
 
 typedef void child_visitor(pid_t child, void *context);
 
-void cv_children_open(struct cv_children *children)
+static pid_t parent_of(int proc, const char *pid);
+
+bool cv_children_open(struct cv_children *children)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)syscall(SYS_gettid));
     children->list = open(path, O_RDONLY | O_CLOEXEC);
+    if (children->list >= 0)
+        return true;
+    int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool usable = proc >= 0 && parent_of(proc, "self") == getppid();
+    cv_fd_close(&proc);
+    return usable;
 }
 
 /* The list is decimal ids, each followed by a space: proc(5). A number may span two reads. */

@@ -18,8 +18,11 @@ struct cv_children {
     int list; /* /proc/self/task/<tid>/children, or -1 where the kernel lacks it */
 };
 
-/* Opens the list of this process; must be called after the last fork. Never fails. */
-void cv_children_open(struct cv_children *children);
+/*
+ * Opens the list of this process; must be called after the last fork. False where there is no /proc
+ * of this process's own namespace to find children by: then only known ones could be killed.
+ */
+bool cv_children_open(struct cv_children *children);
 
 /*
  * Kills and reaps children until none is left (waitid(2) says ECHILD), for at most `limit_ms`.

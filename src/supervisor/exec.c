@@ -169,9 +169,11 @@ bool cv_exec_start(struct cv_runtime *runtime, uint32_t id, const struct cv_star
     bool owned;
     int cwd = cv_workspace_cwd(&runtime->workspace, start->cwd, &owned);
     if (cwd < 0) {
-        bool outside = errno == EXDEV;
-        cv_runtime_fail(runtime, id, outside ? CV_FAILURE_OUTSIDE : CV_FAILURE_CWD, errno,
-                        "entering the working directory");
+        if (errno == EXDEV)
+            cv_runtime_fail(runtime, id, CV_FAILURE_OUTSIDE, 0,
+                            "the working directory leads out of the workspace");
+        else
+            cv_runtime_fail(runtime, id, CV_FAILURE_CWD, errno, "entering the working directory");
         return true;
     }
     struct cv_exec *exec = create(runtime, id, start);
@@ -283,6 +285,12 @@ static bool report_failure(struct cv_runtime *runtime, struct cv_exec *exec)
                         "entering the working directory");
         return true;
     case CV_SPAWN_STEP_EXEC:
+        if (errnum == E2BIG) {
+            cv_runtime_fail(runtime, exec->by_id.id, CV_FAILURE_TOO_LONG, 0,
+                            "the arguments are too long together with the environment: pass less, "
+                            "on stdin or in a file");
+            return true;
+        }
         cv_runtime_fail(runtime, exec->by_id.id, CV_FAILURE_START, errnum, "running the program");
         return true;
     default:

@@ -33,8 +33,9 @@ struct session {
     struct cv_watch output;
     struct cv_watch signal;
     struct cv_watch death;
-    int signals;  /* signalfd of SIGCHLD */
-    bool greeted; /* the hello was accepted */
+    int signals;        /* signalfd of SIGCHLD */
+    bool sees_children; /* there is a /proc to find by what must be killed */
+    bool greeted;       /* the hello was accepted */
     bool ping_idle;
     uint32_t ping_ms;
     uint32_t lease_ms;
@@ -143,6 +144,12 @@ static void on_hello(struct session *session, const struct cv_frame *frame)
     if (hello.version != CV_FRAME_VERSION) {
         cv_runtime_fail(&session->runtime, 0, CV_FAILURE_VERSION, 0,
                         "host and supervisor are of different versions");
+        session->ending = true;
+        return;
+    }
+    if (!session->sees_children) {
+        cv_runtime_fail(&session->runtime, 0, CV_FAILURE_SETUP, 0,
+                        "there is no /proc, so what commands leave behind could not be found");
         session->ending = true;
         return;
     }
@@ -452,7 +459,8 @@ static void remove_workspace(struct session *session, unsigned survivors)
     cv_heap_remove(&runtime->timers, &session->ping);
     session->ping.deadline = 0;
     bool removed = cv_workspace_remove(&runtime->workspace, removal_goes_on, session, &trouble);
-    if (!removed) {
+    /* What still runs matters more: it is told even where something could not be deleted either. */
+    if (!removed && survivors == 0) {
         cv_runtime_fail(runtime, session->remove_id, CV_FAILURE_REMOVE, trouble.errnum,
                         trouble.text);
         return;
@@ -496,7 +504,7 @@ static void set_up(struct session *session)
     cv_list_init(&runtime->stalled);
     cv_list_init(&runtime->draining);
     cv_files_init(&runtime->requests);
-    cv_children_open(&runtime->children);
+    session->sees_children = cv_children_open(&runtime->children);
     cv_frame_reader_init(&session->reader, 'h');
     cv_assembler_init(&session->assembler, CV_MESSAGE_MAX);
     session->input.kind = CV_WATCH_INPUT;

@@ -123,7 +123,8 @@ struct cv_removed {
     X(PERMISSION, 14, "permission_denied")                                                         \
     X(NO_SPACE, 15, "no_space")      /* the disk or a quota is full */                             \
     X(FILE_PATH, 16, "invalid_path") /* a name or the whole path is too long */                    \
-    X(FILE, 17, "file_failed")       /* the system refused to read or write a file */
+    X(FILE, 17, "file_failed")       /* the system refused to read or write a file */              \
+    X(TOO_LONG, 18, "invalid_argv")  /* arguments and environment are too long together */
 
 enum cv_failure_code {
 #define X(name, value, code) CV_FAILURE_##name = value,
