@@ -5,6 +5,7 @@ local errors = require "chamvi.sandbox.errors"
 local loop = require "chamvi.sandbox.loop"
 local native = require "chamvi.sandbox.core"
 local options = require "chamvi.sandbox.options"
+local report = require "chamvi.sandbox.report"
 local task = require "chamvi.sandbox.task"
 
 local workspaces = {}
@@ -263,6 +264,24 @@ function Workspace:dispose()
         end)
     end
     return task.wait(state.removal)
+end
+
+local function close(self)
+    local called, disposed, err = pcall(self.dispose, self)
+    if not disposed or not called then
+        report(("closing the workspace %s failed: %s"):format(self.id, tostring(called and err or disposed)))
+    end
+end
+
+--- The end of a to-be-closed variable in Lua 5.4: disposes the workspace, whoever else uses it. Never raises;
+--- failures are reported on stderr. Waits like `dispose`; where nothing may wait, as in `on_output`, the disposal
+--- goes on in the background.
+function Workspace:__close()
+    if task.can_wait() then
+        close(self)
+    else
+        task.start(close, self)
+    end
 end
 
 return workspaces

@@ -206,6 +206,10 @@ function script.wait(future)
     end
 end
 
+function script.can_wait()
+    return not current() or coroutine.isyieldable()
+end
+
 local function check_function(value, index, name)
     if type(value) ~= "function" then
         error(("bad argument #%d to '%s' (function expected, got %s)"):format(index, name, type(value)), 3)
