@@ -409,7 +409,7 @@ static void failure_refuses_values(void **state)
 {
     (void)state;
     uint8_t out[8 + CV_FAILURE_TEXT_MAX + 1] = {0};
-    cv_wire_put_u32(out, CV_FAILURE_LEASE);
+    cv_wire_put_u32(out, CV_FAILURE_FILE);
     assert_true(decode_copy(decode_failure, out, 8));
     assert_true(decode_copy(decode_failure, out, 8 + CV_FAILURE_TEXT_MAX));
     assert_false(decode_copy(decode_failure, out, 8 + CV_FAILURE_TEXT_MAX + 1));
@@ -421,7 +421,7 @@ static void failure_refuses_values(void **state)
     assert_true(decode_copy(decode_failure, out, 8));
     cv_wire_put_u32(out, 0);
     assert_false(decode_copy(decode_failure, out, 8));
-    cv_wire_put_u32(out, CV_FAILURE_LOCKED + 1);
+    cv_wire_put_u32(out, CV_FAILURE_FILE + 1);
     assert_false(decode_copy(decode_failure, out, 8));
 }
 
@@ -429,9 +429,9 @@ static void failures_have_public_codes(void **state)
 {
     (void)state;
     assert_null(cv_failure_public_code(0));
-    for (uint32_t code = CV_FAILURE_PROTOCOL; code <= CV_FAILURE_LOCKED; code++)
+    for (uint32_t code = CV_FAILURE_PROTOCOL; code <= CV_FAILURE_FILE; code++)
         assert_non_null(cv_failure_public_code(code));
-    assert_null(cv_failure_public_code(CV_FAILURE_LOCKED + 1));
+    assert_null(cv_failure_public_code(CV_FAILURE_FILE + 1));
     assert_null(cv_failure_public_code(UINT32_MAX));
     assert_string_equal(cv_failure_public_code(CV_FAILURE_GONE), "gone");
 }

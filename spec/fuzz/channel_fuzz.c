@@ -78,6 +78,7 @@ static void check_bounds(void)
     require(alive->to_return <= alive->unreturned);
     require(cv_buf_length(&alive->out) <= QUEUE_MAX);
     require(alive->flights.count <= OPS_MAX);
+    require(alive->requests <= CV_FILES_UNDER_WAY);
 }
 
 static void started_op(uint32_t id)
@@ -158,6 +159,19 @@ static void start_exec(uint8_t how)
         started_op(cv_host_exec(&host, workspace, &request, &err));
 }
 
+static void request_file(uint8_t how)
+{
+    static const uint8_t bytes[INPUT_LENGTH];
+    struct cv_err err;
+    if (started >= OPS_MAX - 1)
+        return;
+    if (how & 0x01)
+        started_op(cv_host_read_file(&host, workspace, "f", how & 0x02 ? 10 : CV_FILE_MAX, &err));
+    else
+        started_op(
+            cv_host_write_file(&host, workspace, "f", bytes, how & 0x02 ? 5 : INPUT_LENGTH, &err));
+}
+
 static void remove_workspace(void)
 {
     struct cv_err err;
@@ -214,7 +228,7 @@ static void act(struct input *input)
 {
     size_t length;
     const uint8_t *bytes;
-    switch (next_byte(input) % 13) {
+    switch (next_byte(input) % 14) {
     case 0:
     case 1:
     case 2:
@@ -251,6 +265,9 @@ static void act(struct input *input)
         break;
     case 12:
         pass_time();
+        break;
+    case 13:
+        request_file(next_byte(input));
         break;
     }
     check_bounds();

@@ -78,6 +78,37 @@ static bool decode_start(const uint8_t *payload, size_t length)
     return true;
 }
 
+static bool decode_read_file(const uint8_t *payload, size_t length)
+{
+    struct cv_read_file read;
+    struct cv_buf again;
+    if (!cv_read_file_decode(payload, length, &read))
+        return false;
+    REQUIRE(read.max <= CV_FILE_MAX && read.path[0] != '/');
+    REQUIRE(strlen(read.path) == length - 5 && length - 5 <= CV_FILE_PATH_MAX);
+    cv_buf_init(&again, CV_MESSAGE_MAX);
+    REQUIRE(cv_read_file_encode(&again, &read) == 0 && cv_buf_length(&again) == length &&
+            memcmp(cv_buf_data(&again), payload, length) == 0);
+    cv_buf_free(&again);
+    return true;
+}
+
+static bool decode_write_file(const uint8_t *payload, size_t length)
+{
+    struct cv_write_file write;
+    struct cv_buf again;
+    if (!cv_write_file_decode(payload, length, &write))
+        return false;
+    REQUIRE(write.length <= CV_FILE_MAX && write.path[0] != '/');
+    REQUIRE(strlen(write.path) <= CV_FILE_PATH_MAX &&
+            write.bytes + write.length == payload + length);
+    cv_buf_init(&again, CV_MESSAGE_MAX);
+    REQUIRE(cv_write_file_encode(&again, &write) == 0 && cv_buf_length(&again) == length &&
+            memcmp(cv_buf_data(&again), payload, length) == 0);
+    cv_buf_free(&again);
+    return true;
+}
+
 static bool decode_ended(const uint8_t *payload, size_t length)
 {
     struct cv_ended ended;
@@ -114,6 +145,10 @@ static bool decode(const struct cv_frame *message)
         return decode_hello(message->payload, message->length);
     case CV_FRAME_START:
         return decode_start(message->payload, message->length);
+    case CV_FRAME_READ_FILE:
+        return decode_read_file(message->payload, message->length);
+    case CV_FRAME_WRITE_FILE:
+        return decode_write_file(message->payload, message->length);
     case CV_FRAME_ENDED:
         return decode_ended(message->payload, message->length);
     case CV_FRAME_ERROR:
@@ -176,6 +211,7 @@ static struct outcome run(char side, const uint8_t *stream, size_t length, size_
         cv_frame_reader_push(&reader, chunk, size);
         outcome.broken = take_chunk(&reader, &assembler, &outcome) != 0;
         free(chunk);
+        cv_assembler_release(&assembler);
     }
     cv_assembler_free(&assembler);
     cv_frame_reader_free(&reader);

@@ -30,6 +30,7 @@
  */
 struct walk {
     const struct cv_root *root;
+    mode_t make;       /* of folders that are missing on the way; 0: they are not made */
     int links;         /* followed so far */
     size_t depth;      /* of the current folder; the root is 0 */
     size_t held;       /* the deepest `held` folders have a descriptor */
@@ -135,6 +136,8 @@ static int prepend(struct walk *walk, const char *path)
         const char *inside = below(walk->root->path, path);
         if (inside == NULL)
             inside = below(walk->root->alias, path);
+        if (inside == NULL)
+            inside = below(walk->root->real, path);
         if (inside == NULL) {
             errno = EXDEV;
             return -1;
@@ -213,6 +216,11 @@ static mode_t type_of(int fd)
 static int enter(struct walk *walk, const char *name)
 {
     int fd = openat(current(walk), name, FOLDER_FLAGS);
+    if (fd < 0 && errno == ENOENT && walk->make != 0) {
+        if (mkdirat(current(walk), name, walk->make) != 0 && errno != EEXIST)
+            return -1;
+        fd = openat(current(walk), name, FOLDER_FLAGS);
+    }
     if (fd < 0)
         return -1;
     mode_t type = type_of(fd);
@@ -264,26 +272,91 @@ static int open_last(struct walk *walk, const char *name, bool slash, int flags,
     }
 }
 
+/*
+ * Walks until the last name of the path is left, which is no "." or "..". 1: it is in `name`. 0:
+ * the path ends with the current folder. -1: failed.
+ */
+static int walk_to_last(struct walk *walk, char name[NAME_MAX + 1], bool *slash)
+{
+    for (;;) {
+        int got = take_name(walk, name, slash);
+        if (got <= 0)
+            return got;
+        int done = 0;
+        if (strcmp(name, "..") == 0)
+            done = go_up(walk);
+        else if (strcmp(name, ".") != 0 && nothing_left(walk))
+            return 1;
+        else if (strcmp(name, ".") != 0)
+            done = enter(walk, name);
+        if (done < 0)
+            return -1;
+    }
+}
+
 static int walk_path(struct walk *walk, int flags, mode_t mode)
 {
     for (;;) {
         char name[NAME_MAX + 1];
         bool slash;
-        int got = take_name(walk, name, &slash);
+        int fd;
+        int got = walk_to_last(walk, name, &slash);
         if (got < 0)
             return -1;
         if (got == 0)
             return openat(current(walk), ".", flags, mode);
-        int fd;
-        int done = 0;
-        if (strcmp(name, "..") == 0)
-            done = go_up(walk);
-        else if (strcmp(name, ".") != 0)
-            done = nothing_left(walk) ? open_last(walk, name, slash, flags, mode, &fd)
-                                      : enter(walk, name);
+        int done = open_last(walk, name, slash, flags, mode, &fd);
         if (done != 0)
             return done < 0 ? -1 : fd;
     }
+}
+
+/* A descriptor of the folder that `name`, at the end of all links, lies in. */
+static int walk_to_parent(struct walk *walk, char name[NAME_MAX + 1])
+{
+    for (;;) {
+        bool slash;
+        int got = walk_to_last(walk, name, &slash);
+        if (got < 0)
+            return -1;
+        if (got == 0 || slash) {
+            errno = EISDIR;
+            return -1;
+        }
+        int fd = openat(current(walk), name, FOLDER_FLAGS);
+        if (fd < 0 && errno != ENOENT)
+            return -1;
+        if (fd < 0 || type_of(fd) != S_IFLNK) {
+            cv_fd_close(&fd);
+            return fcntl(current(walk), F_DUPFD_CLOEXEC, 0);
+        }
+        if (follow(walk, fd) != 0)
+            return -1;
+    }
+}
+
+/* At the root, with the whole path before it. */
+static int begin(struct walk *walk, const struct cv_root *root, const char *path, mode_t make)
+{
+    walk->root = root;
+    walk->make = make;
+    walk->links = 0;
+    walk->depth = walk->held = walk->names_length = 0;
+    walk->rest = walk->text + sizeof walk->text - 1;
+    *walk->rest = '\0';
+    if (strlen(path) >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return prepend(walk, path);
+}
+
+/* Closes what the walk holds; errno is kept. */
+static void finish(struct walk *walk)
+{
+    int saved = errno;
+    drop_all(walk);
+    errno = saved;
 }
 
 /* As open(2), which ignores all other flags beside O_PATH; openat2 and the walk would not. */
@@ -297,19 +370,17 @@ static int clean_flags(int flags)
 int cv_open_beneath_walk(const struct cv_root *root, const char *path, int flags, mode_t mode)
 {
     struct walk walk;
-    walk.root = root;
-    walk.links = 0;
-    walk.depth = walk.held = walk.names_length = 0;
-    walk.rest = walk.text + sizeof walk.text - 1;
-    *walk.rest = '\0';
-    if (strlen(path) >= PATH_MAX) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    int fd = prepend(&walk, path) != 0 ? -1 : walk_path(&walk, clean_flags(flags), mode);
-    int saved = errno;
-    drop_all(&walk);
-    errno = saved;
+    int fd = begin(&walk, root, path, 0) != 0 ? -1 : walk_path(&walk, clean_flags(flags), mode);
+    finish(&walk);
+    return fd;
+}
+
+int cv_open_parent_beneath(const struct cv_root *root, const char *path, mode_t mode,
+                           char name[NAME_MAX + 1])
+{
+    struct walk walk;
+    int fd = begin(&walk, root, path, mode) != 0 ? -1 : walk_to_parent(&walk, name);
+    finish(&walk);
     return fd;
 }
 

@@ -5,6 +5,7 @@
 #ifndef CV_FS_BENEATH_H
 #define CV_FS_BENEATH_H
 
+#include <limits.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -13,12 +14,13 @@ struct cv_root {
     int fd;            /* O_PATH | O_DIRECTORY, owned */
     const char *path;  /* its absolute path, borrowed; absolute links below it are inside */
     const char *alias; /* another absolute name of it that links may use ("/workspace"), or NULL */
+    const char *real;  /* `path` without links, as getcwd(3) names it to a command; or NULL */
 };
 
 /*
  * Opens `path`, relative to the root ("" and "." are the root itself), with open(2)'s flags and
- * mode (O_CLOEXEC is added). Links are followed as long as they stay inside, absolute ones by the
- * root's path or alias, at most 40 in all; ".." never leaves the root.
+ * mode (O_CLOEXEC is added). Links are followed as long as they stay inside, absolute ones by any
+ * name of the root, at most 40 in all; ".." never leaves the root.
  *
  * Uses openat2(2) with RESOLVE_BENEATH first. Where the kernel lacks it, and where it answers EXDEV
  * (an absolute link that may stay inside), a walk opens one component after the other with
@@ -30,5 +32,16 @@ int cv_open_beneath(const struct cv_root *root, const char *path, int flags, mod
 
 /* The walk alone, for tests of the fallback. Same contract. */
 int cv_open_beneath_walk(const struct cv_root *root, const char *path, int flags, mode_t mode);
+
+/*
+ * Opens, with O_PATH, the folder that holds what `path` leads to, and puts the last name into
+ * `name`. Links are followed as above, one in the last place too: `name` was no link when it was
+ * looked at, and may be missing. Missing folders on the way are made with `mode`; 0: none is made.
+ *
+ * Returns the descriptor, or -1 with errno as above; EISDIR for a path that can only be a folder's:
+ * the root, one that ends with a slash, "." or "..".
+ */
+int cv_open_parent_beneath(const struct cv_root *root, const char *path, mode_t mode,
+                           char name[NAME_MAX + 1]);
 
 #endif

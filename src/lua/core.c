@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/uuid.h"
 #include "lua/compat.h"
+#include "lua/completion.h"
 #include "lua/json.h"
 #include "lua/records.h"
 #include "lua/rules.h"
@@ -342,6 +343,39 @@ static int core_exec(lua_State *L)
     return push_id(L, cv_host_exec(&core->host, workspace, &request, &err), &err);
 }
 
+/* The string at `arg`, which must hold no NUL. */
+static const char *check_path(lua_State *L, int arg)
+{
+    size_t length;
+    const char *path = luaL_checklstring(L, arg, &length);
+    luaL_argcheck(L, strlen(path) == length, arg, "a path without NUL expected");
+    return path;
+}
+
+/* core:read_file(workspace, path, max) -> id */
+static int core_read_file(lua_State *L)
+{
+    struct core *core = check_open(L);
+    struct cv_err err;
+    uint32_t workspace = check_id(L, 2);
+    const char *path = check_path(L, 3);
+    uint32_t max = (uint32_t)check_range(L, 4, 0, CV_FILE_MAX);
+    return push_id(L, cv_host_read_file(&core->host, workspace, path, max, &err), &err);
+}
+
+/* core:write_file(workspace, path, content) -> id */
+static int core_write_file(lua_State *L)
+{
+    struct core *core = check_open(L);
+    struct cv_err err;
+    uint32_t workspace = check_id(L, 2);
+    const char *path = check_path(L, 3);
+    size_t length;
+    const char *content = luaL_checklstring(L, 4, &length);
+    return push_id(L, cv_host_write_file(&core->host, workspace, path, content, length, &err),
+                   &err);
+}
+
 /* core:abort(id [, code [, message]]) -> true */
 static int core_abort(lua_State *L)
 {
@@ -396,101 +430,6 @@ static int core_lost(lua_State *L)
 
 /* ---- completions -------------------------------------------------------------------------- */
 
-static const char *const stream_names[] = {[CV_STDOUT] = "stdout", [CV_STDERR] = "stderr"};
-
-static void set_number(lua_State *L, const char *name, lua_Number value)
-{
-#if LUA_VERSION_NUM >= 503
-    lua_pushinteger(L, (lua_Integer)value);
-#else
-    lua_pushnumber(L, value);
-#endif
-    lua_setfield(L, -2, name);
-}
-
-static void set_boolean(lua_State *L, const char *name, bool value)
-{
-    lua_pushboolean(L, value);
-    lua_setfield(L, -2, name);
-}
-
-/* Sets what was kept of both streams. The collectors own the memory, so a raise here leaks none. */
-static void set_output(lua_State *L, struct cv_op *op)
-{
-    static const char *const truncated[] = {"stdout_truncated", "stderr_truncated"};
-    for (int i = CV_STDOUT; i <= CV_STDERR; i++) {
-        const char *text;
-        size_t length;
-        if (cv_collector_text(&op->output[i], &text, &length) != 0)
-            luaL_error(L, "not enough memory");
-        lua_pushlstring(L, length == 0 ? "" : text, length);
-        lua_setfield(L, -2, stream_names[i]);
-        set_boolean(L, truncated[i], cv_op_truncated(op, (enum cv_stream_name)i));
-    }
-}
-
-static void push_result(lua_State *L, struct cv_op *op)
-{
-    const struct cv_ended *ended = &op->ended;
-    bool timed_out = (ended->flags & CV_ENDED_TIMED_OUT) != 0;
-    bool signaled = ended->how == CV_ENDED_SIGNALED;
-    lua_createtable(L, 0, 13);
-    lua_pushstring(L, timed_out ? "timed_out" : signaled ? "signaled" : "exited");
-    lua_setfield(L, -2, "status");
-    /* Codes as a shell reports them: 128+n for a signal; 124 as timeout(1) says it. */
-    set_number(L, "exit_code", timed_out ? 124 : ended->value + (signaled ? 128 : 0));
-    if (signaled)
-        set_number(L, "term_signal", ended->value);
-    set_boolean(L, "timed_out", timed_out);
-    set_output(L, op);
-    set_number(L, "duration_ms", (lua_Number)(ended->duration_us / 1000));
-    set_number(L, "stdout_bytes", (lua_Number)ended->stdout_bytes);
-    set_number(L, "stderr_bytes", (lua_Number)ended->stderr_bytes);
-    set_boolean(L, "streams_held", (ended->flags & CV_ENDED_STREAMS_HELD) != 0);
-}
-
-static void push_failure(lua_State *L, struct cv_op *op)
-{
-    lua_pushliteral(L, "error");
-    lua_pushstring(L, op->err.code);
-    lua_pushstring(L, op->err.message);
-    lua_pushnil(L);
-    if (op->kind == CV_OP_EXEC) {
-        lua_createtable(L, 0, 4);
-        set_output(L, op);
-    } else {
-        lua_pushnil(L);
-    }
-}
-
-/* What an operation brings, behind its id; the number of values. */
-static int push_end(lua_State *L, struct cv_op *op)
-{
-    if (op->err.code != NULL) {
-        push_failure(L, op);
-        return 5;
-    }
-    switch (op->kind) {
-    case CV_OP_TIMER:
-        lua_pushliteral(L, "timer");
-        return 1;
-    case CV_OP_LAUNCH:
-        lua_pushliteral(L, "ready");
-        return 1;
-    case CV_OP_REMOVE:
-        lua_pushliteral(L, "removed");
-        return 1;
-    case CV_OP_END:
-        lua_pushliteral(L, "ended");
-        return 1;
-    case CV_OP_EXEC:
-        break;
-    }
-    lua_pushliteral(L, "exec");
-    push_result(L, op);
-    return 2;
-}
-
 /* core:next() -> nothing | id, what, ... */
 static int core_next(lua_State *L)
 {
@@ -502,13 +441,11 @@ static int core_next(lua_State *L)
     lua_pushinteger(L, (lua_Integer)op->by_id.id);
     const struct cv_chunk *chunk = cv_op_chunk(op);
     if (chunk != NULL) {
-        lua_pushliteral(L, "output");
-        lua_pushstring(L, stream_names[chunk->stream]);
-        lua_pushlstring(L, (const char *)chunk->bytes, chunk->length);
+        int values = 1 + cv_lua_push_chunk(L, chunk);
         cv_host_take_chunk(&core->host, op);
-        return 4;
+        return values;
     }
-    int values = 1 + push_end(L, op);
+    int values = 1 + cv_lua_push_end(L, op);
     cv_host_take(&core->host, op);
     return values;
 }
@@ -518,6 +455,7 @@ static const luaL_Reg core_methods[] = {
     {"timeout", core_timeout},     {"step", core_step},
     {"next", core_next},           {"timer", core_timer},
     {"launch", core_launch},       {"exec", core_exec},
+    {"read_file", core_read_file}, {"write_file", core_write_file},
     {"abort", core_abort},         {"remove", core_remove},
     {"end_owner", core_end_owner}, {"lost", core_lost},
     {"close", core_close},         {NULL, NULL},

@@ -11,13 +11,17 @@
 #include "base/fd.h"
 #include "base/linux.h"
 #include "process/host.h"
+#include "process/inbox.h"
 #include "process/limits.h"
+#include "process/request.h"
 #include "proto/supervise/message.h"
 #include "proto/supervise/wire.h"
 
 /* Stdin is queued for the socket only up to here; the rest waits in its operation. */
 #define FEED_MARK ((size_t)64 * 1024)
 #define OUT_MAX ((size_t)64 * 1024 * 1024)
+/* Memory that is kept while nothing is queued. */
+#define OUT_KEPT ((size_t)256 * 1024)
 /* A healthy supervisor with work to do is heard of at least each CV_PING_MS. */
 #define CHECK_MS 5000
 #define ENDING_CHECK_MS 250
@@ -27,13 +31,6 @@
 #define REAP_CHECK_MS 50
 #define KILL_GUARD_MS 5000
 #define GIVE_UP_MS 10000
-
-static void lose(struct cv_channel *channel, const char *message);
-
-static struct cv_op *op_of_flight(struct cv_idnode *node)
-{
-    return cv_list_entry(node, struct cv_op, in_flight);
-}
 
 /* ---- the guard ---------------------------------------------------------------------------- */
 
@@ -60,7 +57,7 @@ static void free_channel(struct cv_channel *channel)
     cv_alarm_clear(reactor, &channel->health);
     struct cv_idnode *node;
     while ((node = cv_idmap_any(&channel->flights)) != NULL) {
-        struct cv_op *op = op_of_flight(node);
+        struct cv_op *op = cv_channel_flight(node);
         cv_idmap_remove(&channel->flights, node);
         op->flying = false;
         if (op->dropped)
@@ -150,16 +147,19 @@ static void begin_reaping(struct cv_channel *channel)
 
 /* ---- the end of operations ---------------------------------------------------------------- */
 
-static void stop_input(struct cv_op *op)
+void cv_channel_stop_input(struct cv_op *op)
 {
     cv_list_remove(&op->feeding);
     free(op->input.bytes);
     op->input = (struct cv_input){0};
 }
 
-static void land(struct cv_channel *channel, struct cv_op *op)
+void cv_channel_land(struct cv_channel *channel, struct cv_op *op)
 {
-    stop_input(op);
+    cv_channel_stop_input(op);
+    if (op->requested)
+        channel->requests--;
+    op->requested = false;
     cv_idmap_remove(&channel->flights, &op->in_flight);
     op->flying = false;
     if (op->dropped)
@@ -168,13 +168,13 @@ static void land(struct cv_channel *channel, struct cv_op *op)
 
 /* Every operation under way ends with the error; the supervisor may still send their last frames.
  */
-static void fail_flights(struct cv_channel *channel, const struct cv_err *err)
+void cv_channel_fail_flights(struct cv_channel *channel, const struct cv_err *err)
 {
     for (size_t i = 0; i < channel->flights.size; i++) {
         for (struct cv_idnode *node = channel->flights.buckets[i]; node != NULL;
              node = node->next) {
-            struct cv_op *op = op_of_flight(node);
-            stop_input(op);
+            struct cv_op *op = cv_channel_flight(node);
+            cv_channel_stop_input(op);
             cv_host_finish(channel->host, op, err);
         }
     }
@@ -191,192 +191,12 @@ static void lose(struct cv_channel *channel, const char *message)
     struct cv_err err;
     cv_err_set(&err, "transport_lost", "%s", message);
     fail_launch(channel, &err);
-    fail_flights(channel, &err);
+    cv_channel_fail_flights(channel, &err);
     channel->lost = true;
     begin_reaping(channel);
 }
 
-/* ---- frames of the supervisor ------------------------------------------------------------- */
-
-static void failure_to_err(const struct cv_failure *failure, struct cv_err *err)
-{
-    const char *code = cv_failure_public_code(failure->code);
-    int length = (int)failure->length;
-    if (failure->errnum != 0)
-        cv_err_system(err, code, (int)failure->errnum, "%.*s", length, failure->text);
-    else if (length == 0 || failure->text[0] == '\0')
-        cv_err_set(err, code, "the supervisor gives no reason");
-    else
-        cv_err_set(err, code, "%.*s", length, failure->text);
-}
-
-static bool on_output(struct cv_channel *channel, struct cv_op *op, const struct cv_frame *frame)
-{
-    enum cv_stream_name stream = frame->type == CV_FRAME_STDOUT ? CV_STDOUT : CV_STDERR;
-    if (channel->unreturned + frame->length > CV_OUTPUT_CREDIT)
-        return false;
-    channel->unreturned += frame->length;
-    if (op->done || frame->length == 0) {
-        cv_channel_used(channel, frame->length);
-        return true;
-    }
-    bool kept = cv_collector_write(&op->output[stream], frame->payload, frame->length) == 0;
-    if (kept && op->stream_all) {
-        struct cv_chunk *chunk = malloc(sizeof *chunk + frame->length);
-        kept = chunk != NULL;
-        if (kept) {
-            chunk->stream = stream;
-            chunk->length = frame->length;
-            memcpy(chunk->bytes, frame->payload, frame->length);
-            cv_list_append(&op->chunks, &chunk->link);
-            cv_host_announce(channel->host, op);
-            return true;
-        }
-    }
-    cv_channel_used(channel, frame->length);
-    if (!kept)
-        cv_host_abort(channel->host, op->by_id.id, "start_failed", "no memory for its output");
-    return true;
-}
-
-static bool on_ended(struct cv_channel *channel, struct cv_op *op, const struct cv_frame *frame)
-{
-    struct cv_ended ended;
-    if (!cv_ended_decode(frame->payload, frame->length, &ended))
-        return false;
-    if (!op->done)
-        op->ended = ended;
-    cv_host_finish(channel->host, op, NULL);
-    land(channel, op);
-    return true;
-}
-
-static bool on_failure(struct cv_channel *channel, struct cv_op *op, const struct cv_frame *frame)
-{
-    struct cv_failure failure;
-    struct cv_err err;
-    if (!cv_failure_decode(frame->payload, frame->length, &failure))
-        return false;
-    failure_to_err(&failure, &err);
-    cv_host_finish(channel->host, op, &err);
-    land(channel, op);
-    return true;
-}
-
-/* The stream or the removal has failed; the supervisor ends after it by itself. */
-static bool on_stream_failure(struct cv_channel *channel, const struct cv_frame *frame)
-{
-    struct cv_failure failure;
-    if (!cv_failure_decode(frame->payload, frame->length, &failure))
-        return false;
-    if (channel->failure.code == NULL)
-        failure_to_err(&failure, &channel->failure);
-    fail_flights(channel, &channel->failure);
-    return true;
-}
-
-static bool on_stdin_credit(struct cv_channel *channel, struct cv_op *op,
-                            const struct cv_frame *frame)
-{
-    uint32_t credit;
-    if (!cv_u32_decode(frame->payload, frame->length, &credit))
-        return false;
-    op->input.credit += credit;
-    cv_channel_feed(channel, op);
-    return true;
-}
-
-static bool on_removed(struct cv_channel *channel, const struct cv_frame *frame)
-{
-    uint32_t survivors;
-    if (channel->state != CV_CHANNEL_ENDING ||
-        !cv_u32_decode(frame->payload, frame->length, &survivors))
-        return false;
-    channel->removed = true;
-    if (survivors > 0 && channel->failure.code == NULL)
-        cv_err_set(&channel->failure, "remove_failed", "%u processes could not be killed",
-                   (unsigned)survivors);
-    return true;
-}
-
-/* False for a frame that no honest supervisor sends. */
-static bool on_flight_frame(struct cv_channel *channel, const struct cv_frame *frame)
-{
-    struct cv_idnode *node = cv_idmap_find(&channel->flights, frame->id);
-    if (node == NULL)
-        return false;
-    struct cv_op *op = op_of_flight(node);
-    switch (frame->type) {
-    case CV_FRAME_STDOUT:
-    case CV_FRAME_STDERR:
-        return on_output(channel, op, frame);
-    case CV_FRAME_STDIN_CREDIT:
-        return on_stdin_credit(channel, op, frame);
-    case CV_FRAME_STDIN_CLOSED:
-        stop_input(op);
-        return true;
-    case CV_FRAME_ENDED:
-        return on_ended(channel, op, frame);
-    default:
-        return on_failure(channel, op, frame);
-    }
-}
-
-static bool on_ready(struct cv_channel *channel, const struct cv_frame *frame)
-{
-    uint32_t version;
-    if (!cv_u32_decode(frame->payload, frame->length, &version) || version != CV_FRAME_VERSION ||
-        channel->failure.code != NULL)
-        return false;
-    if (channel->state != CV_CHANNEL_GREETING)
-        return channel->state == CV_CHANNEL_ENDING;
-    channel->state = CV_CHANNEL_OPEN;
-    cv_host_finish(channel->host, channel->launch, NULL);
-    channel->launch = NULL;
-    return true;
-}
-
-static bool on_ping(struct cv_channel *channel)
-{
-    /* Any frame renews the lease, so that pings can't make a queue that nobody reads grow. */
-    if (cv_buf_length(&channel->out) == 0)
-        cv_channel_queue(channel, CV_FRAME_PONG, 0, NULL, 0);
-    return channel->state != CV_CHANNEL_GREETING; /* the hello has not told how often yet */
-}
-
-static bool on_frame(struct cv_channel *channel, const struct cv_frame *frame)
-{
-    if ((frame->flags & CV_FRAME_MORE) != 0)
-        return false;
-    bool of_removal = channel->removal != NULL && frame->id == channel->removal->by_id.id;
-    switch (frame->type) {
-    case CV_FRAME_PING:
-        return on_ping(channel);
-    case CV_FRAME_READY:
-        return on_ready(channel, frame);
-    case CV_FRAME_REMOVED:
-        return on_removed(channel, frame);
-    case CV_FRAME_ERROR:
-        if (frame->id == 0 || of_removal)
-            return on_stream_failure(channel, frame);
-        return on_flight_frame(channel, frame);
-    default:
-        return on_flight_frame(channel, frame);
-    }
-}
-
-static bool read_frames(struct cv_channel *channel, size_t length)
-{
-    cv_frame_reader_push(&channel->reader, channel->host->scratch, length);
-    for (;;) {
-        struct cv_frame frame;
-        int next = cv_frame_reader_next(&channel->reader, &frame);
-        if (next == 0)
-            return true;
-        if (next < 0 || !on_frame(channel, &frame))
-            return false;
-    }
-}
+/* ---- the end of the stream ----------------------------------------------------------------- */
 
 static void on_end_of_file(struct cv_channel *channel)
 {
@@ -398,7 +218,7 @@ static void stream_ready(struct cv_source *source, uint32_t events)
             return;
         }
         channel->heard = true;
-        if (got > 0 && !read_frames(channel, (size_t)got)) {
+        if (got > 0 && !cv_inbox_read(channel, (size_t)got)) {
             lose(channel, "the workspace's supervisor sent garbage");
             return;
         }
@@ -486,9 +306,13 @@ void cv_channel_flush(struct cv_channel *channel)
     bool written;
     do {
         written = write_out(channel);
-        if (written)
+        if (written) {
+            cv_request_send(channel, FEED_MARK);
             feed_waiting(channel);
+        }
     } while (written && cv_buf_length(&channel->out) > 0);
+    if (written && channel->out.size > OUT_KEPT)
+        cv_buf_free(&channel->out);
     cv_source_want(&channel->host->reactor, &channel->stream,
                    written ? EPOLLIN : EPOLLIN | EPOLLOUT);
     /* Not left to close alone: a fork of the host may hold the socket. */
@@ -527,7 +351,7 @@ void cv_channel_feed(struct cv_channel *channel, struct cv_op *op)
     if (!input->open || input->sent < input->length)
         return;
     if (cv_channel_queue(channel, CV_FRAME_STDIN_END, op->by_id.id, NULL, 0) == 0)
-        stop_input(op);
+        cv_channel_stop_input(op);
     else
         cv_list_append(&channel->feeding, &op->feeding);
 }
@@ -554,9 +378,21 @@ int cv_channel_fly(struct cv_channel *channel, struct cv_op *op)
     return 0;
 }
 
+void cv_channel_request(struct cv_channel *channel, struct cv_op *op)
+{
+    cv_list_append(&channel->waiting, &op->feeding);
+    cv_channel_flush(channel);
+}
+
 void cv_channel_abort(struct cv_channel *channel, struct cv_op *op)
 {
-    stop_input(op);
+    cv_channel_stop_input(op);
+    if (cv_request_is(op)) {
+        cv_buf_free(&op->content);
+        if (!op->requested)
+            cv_channel_land(channel, op);
+        return;
+    }
     cv_channel_used(channel, cv_op_drop_chunks(op));
     cv_channel_queue(channel, CV_FRAME_ABORT, op->by_id.id, NULL, 0);
     cv_channel_flush(channel);
@@ -584,6 +420,7 @@ struct cv_channel *cv_channel_open(struct cv_host *host, int socket, pid_t guard
     cv_buf_init(&channel->out, OUT_MAX);
     cv_idmap_init(&channel->flights);
     cv_list_init(&channel->feeding);
+    cv_list_init(&channel->waiting);
     if (cv_source_open(&host->reactor, &channel->stream, socket, EPOLLIN) != 0) {
         cv_err_system(err, "create_failed", errno, "can't watch the supervisor");
         cv_fd_close(&socket);
@@ -603,7 +440,7 @@ void cv_channel_remove(struct cv_channel *channel, struct cv_op *removal)
         cv_host_finish(channel->host, channel->launch,
                        channel->failure.code != NULL ? &channel->failure : &disposed);
     channel->launch = NULL;
-    fail_flights(channel, &disposed);
+    cv_channel_fail_flights(channel, &disposed);
     if (channel->state == CV_CHANNEL_OVER && removal != NULL) {
         finish_removal(channel);
         return;

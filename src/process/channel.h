@@ -40,6 +40,8 @@ struct cv_channel {
     struct cv_buf out;
     struct cv_idmap flights; /* operations that the supervisor will send more frames for */
     struct cv_list feeding;  /* those whose stdin waits for room in `out` */
+    struct cv_list waiting;  /* requests for files that were not sent yet */
+    unsigned requests;       /* those that were, and were not answered yet */
     struct cv_op *launch;    /* the operation of the launch, until it ends */
     struct cv_op *removal;   /* the operation of the removal, if any */
     bool removed;            /* the supervisor has said so */
@@ -64,12 +66,17 @@ int cv_channel_queue(struct cv_channel *channel, uint8_t type, uint32_t id, cons
                      size_t length);
 /* Registers the operation under its id for the frames to come. 0, or -1 without memory. */
 int cv_channel_fly(struct cv_channel *channel, struct cv_op *op);
-/* Stops an exec that has ended for its reader: its process group is killed, its stdin dropped. */
+/*
+ * Stops what has ended for its reader: an exec's process group is killed and its stdin dropped; the
+ * request for a file is not sent, if it still waits.
+ */
 void cv_channel_abort(struct cv_channel *channel, struct cv_op *op);
 /* Writes what is queued, as far as the socket takes it, and watches that the supervisor answers. */
 void cv_channel_flush(struct cv_channel *channel);
 /* Queues what credit and room allow of the operation's stdin. */
 void cv_channel_feed(struct cv_channel *channel, struct cv_op *op);
+/* Puts the request for a file, the operation's input, in line, and sends what may go. */
+void cv_channel_request(struct cv_channel *channel, struct cv_op *op);
 /* Output bytes were used up: their credit may be given back. */
 void cv_channel_used(struct cv_channel *channel, uint64_t bytes);
 /*
@@ -81,5 +88,24 @@ void cv_channel_remove(struct cv_channel *channel, struct cv_op *removal);
 /* Tells the supervisor to remove everything, if the socket takes it, and closes; waits for nothing.
  */
 void cv_channel_drop(struct cv_channel *channel);
+
+/* ---- for inbox.c and request.c ------------------------------------------------------------ */
+
+/* The operation of a node of `flights`. */
+static inline struct cv_op *cv_channel_flight(struct cv_idnode *node)
+{
+    return cv_list_entry(node, struct cv_op, in_flight);
+}
+
+/* Drops what of the operation's input was not queued yet, and its place in line. */
+void cv_channel_stop_input(struct cv_op *op);
+/* The supervisor sends nothing more for the operation: it is freed if it was taken. */
+void cv_channel_land(struct cv_channel *channel, struct cv_op *op);
+/* Ends every operation that is under way with the error; their last frames may still come. */
+void cv_channel_fail_flights(struct cv_channel *channel, const struct cv_err *err);
+/* Counts bytes that came under the credit. False when they are over it. */
+bool cv_channel_receive(struct cv_channel *channel, uint32_t bytes);
+/* Ends the operation with the error that the frame tells. False when it is malformed. */
+bool cv_channel_failed(struct cv_channel *channel, struct cv_op *op, const struct cv_frame *frame);
 
 #endif

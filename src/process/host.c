@@ -302,16 +302,25 @@ static bool take_input(struct cv_op *op, const struct cv_exec_request *request)
     return true;
 }
 
+/* The channel of a workspace that takes work, or NULL with `err`. */
+static struct cv_channel *working_channel(struct cv_host *host, uint32_t workspace,
+                                          struct cv_err *err)
+{
+    if (!usable(host, err))
+        return NULL;
+    struct cv_channel *channel = find_channel(host, workspace);
+    if (channel != NULL && channel->state == CV_CHANNEL_OPEN && channel->failure.code == NULL)
+        return channel;
+    cv_err_set(err, "gone", "the workspace's supervisor is gone");
+    return NULL;
+}
+
 uint32_t cv_host_exec(struct cv_host *host, uint32_t workspace,
                       const struct cv_exec_request *request, struct cv_err *err)
 {
-    if (!usable(host, err))
+    struct cv_channel *channel = working_channel(host, workspace, err);
+    if (channel == NULL)
         return 0;
-    struct cv_channel *channel = find_channel(host, workspace);
-    if (channel == NULL || channel->state != CV_CHANNEL_OPEN || channel->failure.code != NULL) {
-        cv_err_set(err, "gone", "the workspace's supervisor is gone");
-        return 0;
-    }
     struct cv_op *op = new_op(host, CV_OP_EXEC, request->cap, err);
     if (op == NULL)
         return 0;
@@ -330,6 +339,72 @@ uint32_t cv_host_exec(struct cv_host *host, uint32_t workspace,
     cv_channel_feed(channel, op);
     cv_channel_flush(channel);
     return op->by_id.id;
+}
+
+/* Hands the request over: `payload`, whose memory becomes the operation's. */
+static uint32_t request_file(struct cv_host *host, struct cv_channel *channel, enum cv_op_kind kind,
+                             uint32_t max, struct cv_buf *payload, struct cv_err *err)
+{
+    struct cv_op *op = new_op(host, kind, 0, err);
+    if (op != NULL && cv_channel_fly(channel, op) != 0) {
+        discard_op(host, op);
+        cv_err_set(err, "file_failed", "no memory for a request");
+        op = NULL;
+    }
+    if (op == NULL) {
+        cv_buf_free(payload);
+        return 0;
+    }
+    op->workspace = channel->by_handle.id;
+    op->content.max = max;
+    op->input.bytes = payload->bytes;
+    op->input.length = cv_buf_length(payload);
+    cv_channel_request(channel, op);
+    return op->by_id.id;
+}
+
+/* What a supervisor would take for a broken protocol must not reach it. */
+static bool path_fits(const char *path, struct cv_err *err)
+{
+    if (path[0] != '/' && strlen(path) <= CV_FILE_PATH_MAX)
+        return true;
+    cv_err_set(err, "invalid_path", "the path is absolute or longer than %d bytes",
+               CV_FILE_PATH_MAX);
+    return false;
+}
+
+uint32_t cv_host_read_file(struct cv_host *host, uint32_t workspace, const char *path, uint32_t max,
+                           struct cv_err *err)
+{
+    const struct cv_read_file read = {.path = path, .max = max < CV_FILE_MAX ? max : CV_FILE_MAX};
+    struct cv_channel *channel = working_channel(host, workspace, err);
+    struct cv_buf payload;
+    if (channel == NULL || !path_fits(path, err))
+        return 0;
+    cv_buf_init(&payload, CV_MESSAGE_MAX);
+    if (cv_read_file_encode(&payload, &read) == 0)
+        return request_file(host, channel, CV_OP_READ_FILE, read.max, &payload, err);
+    cv_err_set(err, "file_failed", "no memory for a request");
+    return 0;
+}
+
+uint32_t cv_host_write_file(struct cv_host *host, uint32_t workspace, const char *path,
+                            const void *bytes, size_t length, struct cv_err *err)
+{
+    const struct cv_write_file write = {.path = path, .bytes = bytes, .length = length};
+    struct cv_channel *channel = working_channel(host, workspace, err);
+    struct cv_buf payload;
+    if (channel == NULL || !path_fits(path, err))
+        return 0;
+    if (length > CV_FILE_MAX) {
+        cv_err_set(err, "file_too_large", "the content has more than %d bytes", CV_FILE_MAX);
+        return 0;
+    }
+    cv_buf_init(&payload, CV_MESSAGE_MAX);
+    if (cv_write_file_encode(&payload, &write) == 0)
+        return request_file(host, channel, CV_OP_WRITE_FILE, 0, &payload, err);
+    cv_err_set(err, "file_failed", "no memory for a request");
+    return 0;
 }
 
 uint32_t cv_host_remove(struct cv_host *host, uint32_t workspace, struct cv_err *err)
@@ -367,7 +442,7 @@ void cv_host_abort(struct cv_host *host, uint32_t id, const char *code, const ch
     struct cv_channel *channel = find_channel(host, op->workspace);
     if (op->kind == CV_OP_LAUNCH && channel != NULL)
         cv_channel_remove(channel, NULL);
-    else if (op->kind == CV_OP_EXEC && op->flying)
+    else if (op->flying)
         cv_channel_abort(channel, op);
 }
 

@@ -69,6 +69,17 @@ uint32_t cv_host_exec(struct cv_host *host, uint32_t workspace,
                       const struct cv_exec_request *request, struct cv_err *err);
 
 /*
+ * Reads or writes the file `path`, relative to the root of the workspace: fs/file.h. A read brings
+ * the content, op->content, or fails with not_utf8 when it is no valid UTF-8; `max` is at most
+ * CV_FILE_MAX. A content to write that is longer than that is refused with file_too_large. An
+ * aborted write may have been done or not. Codes: CV_FAILURES.
+ */
+uint32_t cv_host_read_file(struct cv_host *host, uint32_t workspace, const char *path, uint32_t max,
+                           struct cv_err *err);
+uint32_t cv_host_write_file(struct cv_host *host, uint32_t workspace, const char *path,
+                            const void *bytes, size_t length, struct cv_err *err);
+
+/*
  * Ends the operation now, with `code` (static storage) and `message`, unless it has ended. An
  * exec's process group is killed; what an aborted launch has made is removed. A removal can't be
  * aborted.

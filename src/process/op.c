@@ -12,6 +12,7 @@ struct cv_op *cv_op_new(enum cv_op_kind kind, size_t output_cap)
     cv_list_init(&op->completion.link);
     cv_list_init(&op->feeding);
     cv_list_init(&op->chunks);
+    cv_buf_init(&op->content, 0);
     cv_collector_init(&op->output[CV_STDOUT], output_cap);
     cv_collector_init(&op->output[CV_STDERR], output_cap);
     return op;
@@ -22,6 +23,7 @@ void cv_op_free(struct cv_op *op)
     cv_op_drop_chunks(op);
     cv_collector_free(&op->output[CV_STDOUT]);
     cv_collector_free(&op->output[CV_STDERR]);
+    cv_buf_free(&op->content);
     free(op->input.bytes);
     free(op);
 }

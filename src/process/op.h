@@ -1,6 +1,6 @@
 /*
- * An operation that a host has under way: an exec, a launch, a removal, a timer, the end of a
- * process. It has an id, ends exactly once, and then lies in the reactor's completion queue until
+ * An operation that a host has under way: an exec, a file, a launch, a removal, a timer, the end of
+ * a process. It has an id, ends exactly once, and then lies in the reactor's completion queue until
  * it is taken.
  */
 #ifndef CV_PROCESS_OP_H
@@ -19,7 +19,15 @@
 
 struct cv_host;
 
-enum cv_op_kind { CV_OP_TIMER, CV_OP_LAUNCH, CV_OP_EXEC, CV_OP_REMOVE, CV_OP_END };
+enum cv_op_kind {
+    CV_OP_TIMER,
+    CV_OP_LAUNCH,
+    CV_OP_EXEC,
+    CV_OP_READ_FILE,
+    CV_OP_WRITE_FILE,
+    CV_OP_REMOVE,
+    CV_OP_END
+};
 
 enum cv_stream_name { CV_STDOUT, CV_STDERR };
 
@@ -31,7 +39,7 @@ struct cv_chunk {
     uint8_t bytes[];
 };
 
-/* Standard input that is still to be sent. */
+/* What is still to be sent: standard input, or the request for a file, which goes as a whole. */
 struct cv_input {
     uint8_t *bytes; /* owned */
     size_t length;
@@ -44,7 +52,7 @@ struct cv_op {
     struct cv_completion completion; /* first member */
     struct cv_idnode by_id;          /* among all operations of the host */
     struct cv_idnode in_flight;      /* among those of its channel; see `flying` */
-    struct cv_list feeding;          /* in the channel's list while `input` waits for room */
+    struct cv_list feeding;          /* in a list of the channel while `input` waits for room */
     enum cv_op_kind kind;
     bool flying;             /* the supervisor will send more frames under this id */
     bool dropped;            /* already taken; only kept until the supervisor's last frame */
@@ -60,7 +68,11 @@ struct cv_op {
     struct cv_list chunks;         /* struct cv_chunk, with stream_all */
     struct cv_collector output[2]; /* by enum cv_stream_name */
     struct cv_ended ended;
+    /* Exec and files. */
     struct cv_input input;
+    /* Files only. */
+    bool requested;        /* the supervisor owes an answer */
+    struct cv_buf content; /* what was read */
 };
 
 /* A new operation that is in no map and no queue; NULL without memory. */

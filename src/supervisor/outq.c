@@ -42,9 +42,9 @@ uint8_t *cv_outq_reserve(struct cv_outq *queue, size_t length)
     return frame == NULL ? NULL : frame + CV_FRAME_HEADER_SIZE;
 }
 
-void cv_outq_claim(struct cv_outq *queue, uint8_t type, uint32_t id, size_t length)
+void cv_outq_claim(struct cv_outq *queue, uint8_t type, uint8_t flags, uint32_t id, size_t length)
 {
-    cv_frame_header(queue->ordered.bytes + queue->ordered.end, type, 0, id, (uint32_t)length);
+    cv_frame_header(queue->ordered.bytes + queue->ordered.end, type, flags, id, (uint32_t)length);
     cv_buf_commit(&queue->ordered, CV_FRAME_HEADER_SIZE + length);
 }
 

@@ -37,7 +37,7 @@ bool cv_outq_ordered(struct cv_outq *queue, uint8_t type, uint32_t id, const voi
  * then claimed; NULL without memory.
  */
 uint8_t *cv_outq_reserve(struct cv_outq *queue, size_t length);
-void cv_outq_claim(struct cv_outq *queue, uint8_t type, uint32_t id, size_t length);
+void cv_outq_claim(struct cv_outq *queue, uint8_t type, uint8_t flags, uint32_t id, size_t length);
 
 /* Writes what the descriptor takes. 1: all written. 0: it would block. -1: it is broken. */
 int cv_outq_flush(struct cv_outq *queue);

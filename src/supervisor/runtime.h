@@ -13,6 +13,7 @@
 #include "base/idmap.h"
 #include "base/list.h"
 #include "supervisor/children.h"
+#include "supervisor/files.h"
 #include "supervisor/outq.h"
 #include "supervisor/workspace.h"
 
@@ -43,6 +44,7 @@ struct cv_runtime {
     struct cv_idmap by_pid;  /* execs whose leader is not yet reaped */
     struct cv_children children;
     struct cv_workspace workspace;
+    struct cv_files requests;
     struct rlimit files; /* RLIMIT_NOFILE of the commands */
     cv_beat *beat;
     int64_t now; /* milliseconds, as of the last wake-up */

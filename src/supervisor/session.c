@@ -78,10 +78,11 @@ static void send_ping(struct session *session)
         session->ending = true;
 }
 
-/* While something runs, or always where an idle stream must be kept open. */
+/* While something is to be done, or always where an idle stream must be kept open. */
 static void keep_pinging(struct session *session)
 {
-    bool wanted = session->ping_ms > 0 && (session->ping_idle || session->runtime.by_id.count > 0);
+    bool busy = session->runtime.by_id.count > 0 || cv_files_busy(&session->runtime.requests);
+    bool wanted = session->ping_ms > 0 && (session->ping_idle || busy);
     if (wanted && !cv_timer_armed(&session->ping))
         arm(session, &session->ping, session->ping_ms);
     else if (!wanted)
@@ -181,6 +182,21 @@ static void on_start(struct session *session, const struct cv_frame *frame)
         protocol_error(session, "a start under an id that is in use");
 }
 
+static void on_file_request(struct session *session, const struct cv_frame *frame)
+{
+    struct cv_read_file read;
+    struct cv_write_file write;
+    bool reads = frame->type == CV_FRAME_READ_FILE;
+    bool valid = reads ? cv_read_file_decode(frame->payload, frame->length, &read)
+                       : cv_write_file_decode(frame->payload, frame->length, &write);
+    if (!valid || session->runtime.workspace.root.fd < 0 || frame->id == 0)
+        protocol_error(session, "a malformed request for a file");
+    else if (!reads)
+        cv_files_write(&session->runtime, frame->id, &write);
+    else if (!cv_files_read(&session->runtime, frame->id, &read))
+        protocol_error(session, "more reads of files than may wait");
+}
+
 static void on_credit(struct session *session, const struct cv_frame *frame)
 {
     uint32_t more;
@@ -226,6 +242,10 @@ static void on_frame(struct session *session, const struct cv_frame *frame)
     case CV_FRAME_CREDIT:
         on_credit(session, frame);
         break;
+    case CV_FRAME_READ_FILE:
+    case CV_FRAME_WRITE_FILE:
+        on_file_request(session, frame);
+        break;
     case CV_FRAME_REMOVE:
         session->remove = true;
         session->remove_id = frame->id;
@@ -266,6 +286,7 @@ static bool on_input(struct session *session)
         else if (whole > 0)
             on_frame(session, &frame);
     }
+    cv_assembler_release(&session->assembler); /* it may have been a large file */
     return !session->ending;
 }
 
@@ -367,7 +388,7 @@ static void flush(struct session *session)
 static int wait_limit(const struct session *session)
 {
     const struct cv_runtime *runtime = &session->runtime;
-    if (!cv_list_empty(&runtime->ready))
+    if (!cv_list_empty(&runtime->ready) || cv_files_ready(runtime))
         return 0;
     const struct cv_timer *first = cv_heap_first(&runtime->timers);
     if (first == NULL)
@@ -401,6 +422,7 @@ static void serve(struct session *session)
             drain_signals(session);
             cv_exec_reap(runtime);
         }
+        cv_files_turn(runtime);
         run_streams(runtime);
         run_timers(session);
         keep_pinging(session);
@@ -473,6 +495,7 @@ static void set_up(struct session *session)
     cv_list_init(&runtime->ready);
     cv_list_init(&runtime->stalled);
     cv_list_init(&runtime->draining);
+    cv_files_init(&runtime->requests);
     cv_children_open(&runtime->children);
     cv_frame_reader_init(&session->reader, 'h');
     cv_assembler_init(&session->assembler, CV_MESSAGE_MAX);

@@ -160,7 +160,7 @@ static enum outcome send_some(struct cv_runtime *runtime, struct cv_stream *stre
         return stall(stream);
     ssize_t got = read(stream->fd, room, (size_t)most);
     if (got > 0) {
-        cv_outq_claim(&runtime->out, stream->type, stream->id, (size_t)got);
+        cv_outq_claim(&runtime->out, stream->type, 0, stream->id, (size_t)got);
         count(stream, (uint64_t)got);
         stream->cap -= (uint64_t)got;
         runtime->credit -= (uint64_t)got;

@@ -95,6 +95,8 @@ static bool open_root(struct cv_workspace *workspace, struct cv_trouble *trouble
     workspace->root.fd = fd;
     workspace->root.path = workspace->root_path;
     workspace->root.alias = WORKSPACE_ALIAS;
+    workspace->real_path = realpath(workspace->root_path, NULL);
+    workspace->root.real = workspace->real_path;
     workspace->device = folder.st_dev;
     workspace->inode = folder.st_ino;
     return true;

@@ -17,6 +17,7 @@ struct cv_workspace {
     int base;            /* descriptor of the folder that holds the names */
     struct cv_root root; /* fd -1 in a workspace that is only removed */
     char *root_path;     /* owned */
+    char *real_path;     /* owned: the same without links, or NULL */
     dev_t device;        /* of the root, to notice that it was replaced */
     ino_t inode;
     char *env_bytes;  /* owned; `env` points into it */

@@ -1,7 +1,8 @@
--- A workspace whose commands a supervisor runs, and the checks of what `exec` is given.
+-- A workspace whose commands a supervisor runs, and the checks of what its calls are given.
 
 local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
+local files = require "chamvi.sandbox.files"
 local loop = require "chamvi.sandbox.loop"
 local native = require "chamvi.sandbox.core"
 local options = require "chamvi.sandbox.options"
@@ -189,6 +190,13 @@ local function mark_gone(self)
     self.disposed = true
 end
 
+-- A call failed: does that tell that the workspace is no more?
+local function note_loss(self, err)
+    if err.code == "gone" or err.code == "transport_lost" and loop.core():lost(self._state.handle) then
+        mark_gone(self)
+    end
+end
+
 ---@class chamvi.ExecOptions
 ---@field cwd? string relative to the root or under /workspace; default the root
 ---@field timeout_ms? integer default EXEC_TIMEOUT_MS, clamped to EXEC_TIMEOUT_MAX_MS
@@ -235,10 +243,82 @@ function Workspace:exec(argv, given)
     if result then
         return result
     end
-    if err.code == "gone" or err.code == "transport_lost" and core:lost(handle) then
-        mark_gone(self)
-    end
+    note_loss(self, err)
     return nil, err
+end
+
+-- The path of a file as one relative to the root.
+local function file_path(path)
+    local relative, err = relative_path(path)
+    if not relative then
+        return nil, err
+    end
+    local ok
+    ok, err = files.check_names_file(path)
+    if not ok then
+        return nil, err
+    end
+    return relative
+end
+
+--- Reads a whole file. Links are followed as long as they stay inside the workspace.
+---@param path string relative to the root or under /workspace
+---@return string|nil text valid UTF-8, at most FILE_MAX_BYTES
+---@return chamvi.Error? err ValidationError `invalid_path`; SandboxError `file_not_found`, `not_a_file` (folders and
+---   all but regular files), `file_too_large`, `not_utf8`, `outside_workspace`, `permission_denied`, `file_failed`,
+---   `disposed`, `gone`, `transport_lost`
+function Workspace:read_file(path)
+    local relative, err = file_path(path)
+    if not relative then
+        return nil, err
+    end
+    task.check_may_wait("read_file")
+    local usable
+    usable, err = check_usable(self)
+    if not usable then
+        return nil, err
+    end
+
+    local text
+    text, err = task.complete(nil, loop.core():read_file(self._state.handle, relative, constants.FILE_MAX_BYTES))
+    if text then
+        return text
+    end
+    note_loss(self, err)
+    return nil, files.error(err, path, false)
+end
+
+--- Writes a whole file in one step: who reads it meanwhile sees the old content or the new one. Makes missing
+--- folders (0755). An existing file keeps its mode, a new one gets 0644. Of a link that stays inside the
+--- workspace the target is written.
+---@param path string relative to the root or under /workspace
+---@param content string any bytes, at most FILE_MAX_BYTES
+---@return true|nil
+---@return chamvi.Error? err ValidationError `invalid_path`, `invalid_input` (content that is no string); SandboxError
+---   `file_too_large`, `not_a_file`, `outside_workspace`, `permission_denied`, `no_space`, `file_failed`, `disposed`,
+---   `gone`, `transport_lost` (it was written or not)
+function Workspace:write_file(path, content)
+    local relative, err = file_path(path)
+    if not relative then
+        return nil, err
+    end
+    local ok
+    ok, err = files.check_content(path, content)
+    if not ok then
+        return nil, err
+    end
+    task.check_may_wait("write_file")
+    ok, err = check_usable(self)
+    if not ok then
+        return nil, err
+    end
+
+    ok, err = task.complete(nil, loop.core():write_file(self._state.handle, relative, content))
+    if ok then
+        return true
+    end
+    note_loss(self, err)
+    return nil, files.error(err, path, true)
 end
 
 --- Kills everything that the workspace ran and deletes everything that it stored, and waits until that is

@@ -215,14 +215,20 @@ static void take_chunk(struct drive *drive, struct cv_op *taken, struct drive_op
     cv_host_take_chunk(&drive->host, taken);
 }
 
+static void keep_bytes(struct drive_op *op, enum cv_stream_name stream, const void *bytes,
+                       size_t length)
+{
+    cv_buf_init(&op->text[stream], SIZE_MAX / 4);
+    assert_int_equal(cv_buf_append(&op->text[stream], bytes, length), 0);
+    assert_int_equal(cv_buf_append(&op->text[stream], "", 1), 0);
+}
+
 static void keep_text(struct cv_op *taken, struct drive_op *op, enum cv_stream_name stream)
 {
     const char *text;
     size_t length;
     assert_int_equal(cv_collector_text(&taken->output[stream], &text, &length), 0);
-    cv_buf_init(&op->text[stream], SIZE_MAX / 4);
-    assert_int_equal(cv_buf_append(&op->text[stream], text, length), 0);
-    assert_int_equal(cv_buf_append(&op->text[stream], "", 1), 0);
+    keep_bytes(op, stream, text, length);
     op->truncated[stream] = cv_op_truncated(taken, stream);
 }
 
@@ -238,6 +244,8 @@ static void take_end(struct drive *drive, struct cv_op *taken, struct drive_op *
     if (taken->kind == CV_OP_EXEC) {
         keep_text(taken, op, CV_STDOUT);
         keep_text(taken, op, CV_STDERR);
+    } else if (taken->kind == CV_OP_READ_FILE && taken->err.code == NULL) {
+        keep_bytes(op, CV_STDOUT, cv_buf_data(&taken->content), cv_buf_length(&taken->content));
     }
     cv_host_take(&drive->host, taken);
 }
@@ -378,6 +386,25 @@ uint32_t drive_sh(struct drive *drive, uint32_t workspace, const char *script)
 {
     return drive_exec(drive, workspace,
                       &(struct drive_exec){.argv = SUP_LIST("/bin/sh", "-c", script)});
+}
+
+uint32_t drive_read(struct drive *drive, uint32_t workspace, const char *path)
+{
+    struct cv_err err;
+    uint32_t id = cv_host_read_file(&drive->host, workspace, path, CV_FILE_MAX, &err);
+    if (id == 0)
+        sup_fail("no read: %s: %s", err.code, err.message);
+    return id;
+}
+
+uint32_t drive_write(struct drive *drive, uint32_t workspace, const char *path, const void *bytes,
+                     size_t length)
+{
+    struct cv_err err;
+    uint32_t id = cv_host_write_file(&drive->host, workspace, path, bytes, length, &err);
+    if (id == 0)
+        sup_fail("no write: %s: %s", err.code, err.message);
+    return id;
 }
 
 uint32_t drive_removal(struct drive *drive, uint32_t workspace)

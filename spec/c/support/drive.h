@@ -18,9 +18,10 @@
 
 struct drive_op {
     bool ended;
-    struct cv_err err;     /* code NULL: success */
-    struct cv_ended end;   /* of a successful exec */
-    struct cv_buf text[2]; /* the kept output, by enum cv_stream_name, NUL-terminated */
+    struct cv_err err;   /* code NULL: success */
+    struct cv_ended end; /* of a successful exec */
+    struct cv_buf
+        text[2]; /* the kept output, by enum cv_stream_name, or a file as the first; with a NUL */
     bool truncated[2];
     unsigned chunks; /* with stream_all */
     uint64_t chunk_bytes[2];
@@ -73,6 +74,10 @@ uint32_t drive_launch_removal(struct drive *drive, unsigned launch);
 uint32_t drive_ready(struct drive *drive);
 uint32_t drive_exec(struct drive *drive, uint32_t workspace, const struct drive_exec *exec);
 uint32_t drive_sh(struct drive *drive, uint32_t workspace, const char *script);
+/* Begins to read or write a file of the workspace; the operation's id. */
+uint32_t drive_read(struct drive *drive, uint32_t workspace, const char *path);
+uint32_t drive_write(struct drive *drive, uint32_t workspace, const char *path, const void *bytes,
+                     size_t length);
 /* Begins the removal of a workspace; the operation's id. */
 uint32_t drive_removal(struct drive *drive, uint32_t workspace);
 /* Removes the workspace and waits for the end, which must have this code (NULL: success). */

@@ -44,9 +44,10 @@ struct sup_stream {
     uint64_t hash;  /* act_hash of all of them */
 };
 
-/* One command as the host sees it. */
+/* One command as the host sees it, or one request for a file: what was read is its `out`. */
 struct sup_run {
     bool started;
+    uint8_t answer; /* the type of a request's answer, 0: a command */
     bool aborted;
     bool has_stdin;
     uint64_t out_cap; /* of the bytes that may be sent; UINT64_MAX: all */
@@ -159,6 +160,9 @@ uint32_t sup_sh(struct sup *sup, const char *script);
 uint32_t sup_act(struct sup *sup, const char *const *arguments);
 /* Kills the command; what it printed and was not sent yet may be dropped then. */
 void sup_abort(struct sup *sup, uint32_t id);
+/* Asks for a file, or to write one; `ended` when it was answered. */
+uint32_t sup_ask_read(struct sup *sup, const char *path, uint32_t max);
+uint32_t sup_ask_write(struct sup *sup, const char *path, const void *bytes, size_t length);
 /* Queues standard input, sent as credit comes; `bytes` must live until then. */
 void sup_stdin(struct sup *sup, uint32_t id, const void *bytes, size_t length, bool end);
 struct sup_run *sup_of(struct sup *sup, uint32_t id);

@@ -150,6 +150,38 @@ uint32_t sup_act(struct sup *sup, const char *const *arguments)
     return sup_argv(sup, argv);
 }
 
+static uint32_t request(struct sup *sup, uint8_t type, uint8_t answer, struct cv_buf *payload)
+{
+    uint32_t id = ++sup->last_id;
+    struct sup_run *run = sup_of(sup, id);
+    run->started = true;
+    run->answer = answer;
+    run->start_ms = cv_clock_ms();
+    run->out.hash = ACT_HASH_START;
+    cv_buf_init(&run->out.kept, SUP_KEEP);
+    sup_send(sup, type, id, cv_buf_data(payload), cv_buf_length(payload));
+    cv_buf_free(payload);
+    return id;
+}
+
+uint32_t sup_ask_read(struct sup *sup, const char *path, uint32_t max)
+{
+    struct cv_buf payload;
+    cv_buf_init(&payload, CV_MESSAGE_MAX);
+    assert_int_equal(
+        cv_read_file_encode(&payload, &(struct cv_read_file){.path = path, .max = max}), 0);
+    return request(sup, CV_FRAME_READ_FILE, CV_FRAME_FILE, &payload);
+}
+
+uint32_t sup_ask_write(struct sup *sup, const char *path, const void *bytes, size_t length)
+{
+    const struct cv_write_file write = {.path = path, .bytes = bytes, .length = length};
+    struct cv_buf payload;
+    cv_buf_init(&payload, CV_MESSAGE_MAX);
+    assert_int_equal(cv_write_file_encode(&payload, &write), 0);
+    return request(sup, CV_FRAME_WRITE_FILE, CV_FRAME_WRITTEN, &payload);
+}
+
 void sup_abort(struct sup *sup, uint32_t id)
 {
     sup_of(sup, id)->aborted = true;
@@ -269,9 +301,19 @@ static void got_error(struct sup *sup, const struct cv_frame *frame)
     run->done_ms = cv_clock_ms();
 }
 
+static void got_answer(struct sup *sup, const struct cv_frame *frame)
+{
+    struct sup_run *run = run_under_way(sup, frame);
+    if (run->answer != frame->type || (frame->type == CV_FRAME_WRITTEN && frame->length != 0))
+        sup_fail("id %u: bad answer, frame 0x%x", frame->id, frame->type);
+    got_output(sup, &run->out, frame);
+    run->ended = (frame->flags & CV_FRAME_MORE) == 0;
+    run->done_ms = cv_clock_ms();
+}
+
 static void got_frame(struct sup *sup, const struct cv_frame *frame)
 {
-    if (frame->flags != 0)
+    if (frame->flags != 0 && frame->type != CV_FRAME_FILE)
         sup_fail("frame 0x%x with flags 0x%x", frame->type, frame->flags);
     if (!sup->ready && frame->type != CV_FRAME_READY && frame->type != CV_FRAME_ERROR)
         sup_fail("frame 0x%x before ready", frame->type);
@@ -304,6 +346,10 @@ static void got_frame(struct sup *sup, const struct cv_frame *frame)
         run->stdin_closed = true;
         break;
     }
+    case CV_FRAME_FILE:
+    case CV_FRAME_WRITTEN:
+        got_answer(sup, frame);
+        break;
     case CV_FRAME_ENDED:
         got_ended(run_under_way(sup, frame), frame);
         break;

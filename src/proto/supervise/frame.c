@@ -179,3 +179,9 @@ int cv_assembler_add(struct cv_assembler *assembler, struct cv_frame *frame)
     frame->length = (uint32_t)cv_buf_length(&assembler->bytes);
     return 1;
 }
+
+void cv_assembler_release(struct cv_assembler *assembler)
+{
+    if (assembler->type == 0)
+        cv_buf_free(&assembler->bytes);
+}

@@ -21,31 +21,35 @@
 #define CV_FRAME_HEADER_SIZE 12
 #define CV_FRAME_PAYLOAD_MAX 32768
 #define CV_FRAME_MAX (CV_FRAME_HEADER_SIZE + CV_FRAME_PAYLOAD_MAX)
-/* The longest message that CV_FRAME_MORE may build: a start message with argv and cwd. */
+/* The longest message that CV_FRAME_MORE may build: a start with argv and cwd, or a whole file. */
 #define CV_MESSAGE_MAX (2 * 1024 * 1024)
 
 #define CV_FRAME_MORE 0x01
 
 /* Types: name, value, who sends it ('h' host, 's' supervisor). Payloads: message.h. */
 #define CV_FRAME_TYPES(X)                                                                          \
-    X(HELLO, 0x01, 'h')     /* first frame, id 0: struct cv_hello */                               \
-    X(START, 0x02, 'h')     /* run a command: struct cv_start */                                   \
-    X(STDIN, 0x03, 'h')     /* bytes for the command's standard input, under its credit */         \
-    X(STDIN_END, 0x04, 'h') /* end of the standard input */                                        \
-    X(ABORT, 0x05, 'h')     /* kill the command's process group; `ended` still follows */          \
-    X(CREDIT, 0x06, 'h')    /* id 0: u32, that many more output bytes may be sent */               \
-    X(REMOVE, 0x07, 'h')    /* kill everything, delete what the workspace stored, answer, end */   \
-    X(CLOSE, 0x08, 'h')     /* id 0: kill everything and end */                                    \
-    X(PONG, 0x09, 'h')      /* id 0: renews the lease */                                           \
-    X(READY, 0x81, 's')     /* answer to hello: struct cv_ready */                                 \
-    X(STDOUT, 0x82, 's')    /* output bytes, under the stream's credit */                          \
+    X(HELLO, 0x01, 'h')      /* first frame, id 0: struct cv_hello */                              \
+    X(START, 0x02, 'h')      /* run a command: struct cv_start */                                  \
+    X(STDIN, 0x03, 'h')      /* bytes for the command's standard input, under its credit */        \
+    X(STDIN_END, 0x04, 'h')  /* end of the standard input */                                       \
+    X(ABORT, 0x05, 'h')      /* kill the command's process group; `ended` still follows */         \
+    X(CREDIT, 0x06, 'h')     /* id 0: u32, that many more output bytes may be sent */              \
+    X(REMOVE, 0x07, 'h')     /* kill everything, delete what the workspace stored, answer, end */  \
+    X(CLOSE, 0x08, 'h')      /* id 0: kill everything and end */                                   \
+    X(PONG, 0x09, 'h')       /* id 0: renews the lease */                                          \
+    X(READ_FILE, 0x0a, 'h')  /* answer with a whole file: struct cv_read_file */                   \
+    X(WRITE_FILE, 0x0b, 'h') /* make or replace a whole file: struct cv_write_file */              \
+    X(READY, 0x81, 's')      /* answer to hello: struct cv_ready */                                \
+    X(STDOUT, 0x82, 's')     /* output bytes, under the stream's credit */                         \
     X(STDERR, 0x83, 's')                                                                           \
     X(STDIN_CREDIT, 0x84, 's') /* u32, that many more stdin bytes may be sent */                   \
     X(STDIN_CLOSED, 0x85, 's') /* the command reads no more; stop sending */                       \
     X(ENDED, 0x86, 's')        /* the last frame of a start: struct cv_ended */                    \
     X(ERROR, 0x87, 's')        /* the last frame of an id, or of the stream: struct cv_failure */  \
     X(REMOVED, 0x88, 's')      /* answer to remove: struct cv_removed */                           \
-    X(PING, 0x89, 's')         /* id 0: the supervisor lives */
+    X(PING, 0x89, 's')         /* id 0: the supervisor lives */                                    \
+    X(FILE, 0x8a, 's')         /* answer to read file: all its bytes, under the stream's credit */ \
+    X(WRITTEN, 0x8b, 's')      /* answer to write file: nothing */
 
 enum cv_frame_type {
 #define X(name, value, side) CV_FRAME_##name = value,
@@ -114,5 +118,7 @@ void cv_assembler_free(struct cv_assembler *assembler);
  * -1: too long, a second open message, or no memory.
  */
 int cv_assembler_add(struct cv_assembler *assembler, struct cv_frame *frame);
+/* Releases the memory of a message that was handed out; one that is still open stays. */
+void cv_assembler_release(struct cv_assembler *assembler);
 
 #endif

@@ -64,6 +64,15 @@ static bool take_strings(struct cv_cursor *cursor, uint32_t count, bool filled,
     return true;
 }
 
+static bool take_file_path(struct cv_cursor *cursor, const char **path)
+{
+    struct cv_strings list;
+    if (!take_strings(cursor, 1, false, &list))
+        return false;
+    *path = list.bytes;
+    return list.length <= CV_FILE_PATH_MAX + 1 && list.bytes[0] != '/';
+}
+
 /* An entry of the base folder: one component that is neither "." nor "..". */
 static bool names_single(const struct cv_strings *names)
 {
@@ -145,6 +154,38 @@ bool cv_start_decode(const uint8_t *payload, size_t length, struct cv_start *sta
         return false;
     start->cwd = cwd.bytes;
     return cwd.bytes[0] != '/' && start->argv.bytes[0] != '\0';
+}
+
+int cv_read_file_encode(struct cv_buf *out, const struct cv_read_file *read)
+{
+    const struct cv_strings none = {0};
+    return put_message(out, &read->max, 1, read->path, &none, &none);
+}
+
+bool cv_read_file_decode(const uint8_t *payload, size_t length, struct cv_read_file *read)
+{
+    struct cv_cursor cursor = {.at = payload, .left = length};
+    read->max = cv_cursor_u32(&cursor);
+    return !cursor.bad && read->max <= CV_FILE_MAX && take_file_path(&cursor, &read->path) &&
+           cursor.left == 0;
+}
+
+int cv_write_file_encode(struct cv_buf *out, const struct cv_write_file *write)
+{
+    const struct cv_strings content = {.bytes = (const char *)write->bytes,
+                                       .length = write->length};
+    const struct cv_strings none = {0};
+    return put_message(out, NULL, 0, write->path, &content, &none);
+}
+
+bool cv_write_file_decode(const uint8_t *payload, size_t length, struct cv_write_file *write)
+{
+    struct cv_cursor cursor = {.at = payload, .left = length};
+    if (!take_file_path(&cursor, &write->path))
+        return false;
+    write->bytes = cursor.at;
+    write->length = cursor.left;
+    return write->length <= CV_FILE_MAX;
 }
 
 void cv_ended_encode(uint8_t out[CV_ENDED_SIZE], const struct cv_ended *ended)

@@ -28,9 +28,7 @@ const char *cv_strings_next(const char *string);
 #define CV_HELLO_CREATE 0x01      /* make `base` and every name (0700); fail when a name exists */
 #define CV_HELLO_REMOVE_ONLY 0x02 /* only `remove` follows; missing folders are fine */
 #define CV_HELLO_PING_IDLE 0x04   /* ping also while nothing runs */
-#define CV_HELLO_RECORD                                                                            \
-    0x08 /* the last name is the workspace's record, a file: never made here                       \
-          */
+#define CV_HELLO_RECORD 0x08      /* the last name is the workspace's record, a file: not made */
 #define CV_HELLO_FLAGS 0x0f
 
 struct cv_hello {
@@ -61,6 +59,26 @@ struct cv_start {
     uint32_t stderr_cap;
     const char *cwd;        /* relative to the root; "" is the root */
     struct cv_strings argv; /* at least one, the first not empty */
+};
+
+/* The largest file that is read or written whole: FILE_MAX_BYTES of the public API. */
+#define CV_FILE_MAX (1024 * 1024)
+/* The longest path of a file, without its NUL. */
+#define CV_FILE_PATH_MAX 4096
+/* Reads that may be under way on one stream; more are an error of the protocol. */
+#define CV_FILE_READS_MAX 1024
+
+/* Read file: answered by `file`, or by an error. */
+struct cv_read_file {
+    uint32_t max;     /* bytes, at most CV_FILE_MAX; a longer file is an error */
+    const char *path; /* relative to the root */
+};
+
+/* Write file: answered by `written`, or by an error. */
+struct cv_write_file {
+    const char *path;
+    const uint8_t *bytes; /* the whole content */
+    size_t length;        /* at most CV_FILE_MAX */
 };
 
 struct cv_ready {
@@ -98,7 +116,14 @@ struct cv_removed {
     X(START, 7, "start_failed")    /* the system refused a process, a pipe or the argument list */ \
     X(REMOVE, 8, "remove_failed")  /* something of the workspace could not be deleted */           \
     X(LEASE, 9, "transport_lost")  /* no input for the time of the lease */                        \
-    X(LOCKED, 10, "record_locked") /* another process looks after the workspace's record */
+    X(LOCKED, 10, "record_locked") /* another process looks after the workspace's record */        \
+    X(FILE_NOT_FOUND, 11, "file_not_found")                                                        \
+    X(NOT_A_FILE, 12, "not_a_file") /* no regular file, or no folder on the way to it */           \
+    X(FILE_TOO_LARGE, 13, "file_too_large")                                                        \
+    X(PERMISSION, 14, "permission_denied")                                                         \
+    X(NO_SPACE, 15, "no_space")      /* the disk or a quota is full */                             \
+    X(FILE_PATH, 16, "invalid_path") /* a name or the whole path is too long */                    \
+    X(FILE, 17, "file_failed")       /* the system refused to read or write a file */
 
 enum cv_failure_code {
 #define X(name, value, code) CV_FAILURE_##name = value,
@@ -129,12 +154,16 @@ struct cv_failure {
 /* Encoders append the payload to `out`: 0, or -1 as cv_buf_append. */
 int cv_hello_encode(struct cv_buf *out, const struct cv_hello *hello);
 int cv_start_encode(struct cv_buf *out, const struct cv_start *start);
+int cv_read_file_encode(struct cv_buf *out, const struct cv_read_file *read);
+int cv_write_file_encode(struct cv_buf *out, const struct cv_write_file *write);
 void cv_ended_encode(uint8_t out[CV_ENDED_SIZE], const struct cv_ended *ended);
 /* Truncates the text to CV_FAILURE_TEXT_MAX; returns the payload's length. */
 size_t cv_failure_encode(uint8_t out[8 + CV_FAILURE_TEXT_MAX], const struct cv_failure *failure);
 
 bool cv_hello_decode(const uint8_t *payload, size_t length, struct cv_hello *hello);
 bool cv_start_decode(const uint8_t *payload, size_t length, struct cv_start *start);
+bool cv_read_file_decode(const uint8_t *payload, size_t length, struct cv_read_file *read);
+bool cv_write_file_decode(const uint8_t *payload, size_t length, struct cv_write_file *write);
 bool cv_ended_decode(const uint8_t *payload, size_t length, struct cv_ended *ended);
 bool cv_failure_decode(const uint8_t *payload, size_t length, struct cv_failure *failure);
 /* The single integer of ready, credit, stdin credit and removed. */
