@@ -149,7 +149,7 @@ end
 ---@class chamvi.Workspace
 ---@field id string a UUID
 ---@field info chamvi.WorkspaceInfo
----@field disposed boolean
+---@field disposed boolean true after `dispose`, and once it was found gone
 local Workspace = {}
 Workspace.__index = Workspace
 

@@ -10,8 +10,8 @@ local host = {}
 ---   the host, runs the core (`pump` of chamvi.sandbox.loop) where it is not; `future:subscribe(wake)` has `wake`
 ---   called once when it is done
 ---@field can_wait fun(): boolean whether `wait` would work here; not where a task can't yield
----@field run fun(fn: function, ...): any ...
----@field spawn fun(fn: function, ...): chamvi.Task
+---@field run fun(fn: function, ...: any): any
+---@field spawn fun(fn: function, ...: any): chamvi.Task
 ---@field all fun(functions: function[]): table[]
 ---@field sleep fun(ms: integer): true?, chamvi.Error?
 ---@field async fun(fn: function, done: function)
