@@ -134,25 +134,22 @@ end
 ---@field name "local"
 
 ---@class chamvi.LocalOptions
----@field root? string
----@field env? table<string, string>
----@field limits? { timeout_ms?: integer }
----@field clock? { now: fun(): integer }
+---@field root? string an absolute path; default: chamvi-workspaces in $TMPDIR or /tmp
+---@field env? table<string, string> added to the environment of every command
+---@field limits? { timeout_ms?: integer } the lifetime of a workspace; default 30 minutes
+---@field clock? { now: fun(): integer } gives epoch milliseconds
 
 ---@class chamvi.CreateOptions
 ---@field run_id string
----@field repo? string
----@field ref? string
----@field image? string
----@field env? table<string, string>
----@field limits? table
----@field signal? chamvi.Signal
+---@field repo? string a normalized URL; none: an empty git repository
+---@field ref? string a branch, tag, full ref name or full commit id
+---@field image? string means nothing for local workspaces
+---@field env? table<string, string> wins over the provider's
+---@field limits? chamvi.Limits only `timeout_ms` means something for local workspaces
+---@field signal? chamvi.Signal aborts the create
 
 --- A provider whose workspaces are folders under `root`. Creates nothing yet.
----@param given? chamvi.LocalOptions
----   `root` an absolute path (default: chamvi-workspaces in $TMPDIR or /tmp); `env` is added to the environment of
----   every command; `limits.timeout_ms` the lifetime of a workspace (default 30 minutes); `clock.now` returns epoch
----   milliseconds. Raises an InvalidAgentDefinitionError for a wrong or unknown option
+---@param given? chamvi.LocalOptions a wrong or unknown one raises an InvalidAgentDefinitionError
 ---@return chamvi.LocalProvider
 function local_sandbox.create_local_sandbox(given)
     local settings = options.check("create_local_sandbox", given, PROVIDER_OPTIONS)
@@ -165,10 +162,7 @@ function local_sandbox.create_local_sandbox(given)
 
     --- Makes a workspace: its folders, its supervisor, its git repository. Whatever fails or is aborted on the
     --- way is removed again before this returns.
-    ---@param self chamvi.LocalProvider
-    ---@param request chamvi.CreateOptions
-    ---   `repo` a normalized URL, none: an empty git repository; `ref` a branch, tag, full ref name or full commit
-    ---   id; `env` wins over the provider's; `image` and the limits but `timeout_ms` mean nothing here
+    ---@param request chamvi.CreateOptions a wrong or unknown one raises an InvalidAgentDefinitionError
     ---@return chamvi.Workspace|nil
     ---@return chamvi.Error? err ValidationError for repo and ref; SandboxError `create_failed`, `checkout_failed`,
     ---   `aborted`

@@ -66,6 +66,42 @@ function endings.killed()
     assert(start():exec({ "sleep", "1000" }))
 end
 
+-- Lua 5.4 only: the state is closed while a variable of the program waits to be closed, by `by(workspace)`.
+local function close_state(by)
+    assert(load([[
+        local workspace, by = ...
+        local closed <close> = workspace
+        by(workspace)
+    ]]))(start(), by)
+end
+
+function endings.close_in_task()
+    close_state(function()
+        sandbox.run(os.exit, 0, true)
+    end)
+end
+
+function endings.close_in_callback()
+    close_state(function(workspace)
+        workspace:exec({ "sh", "-c", "echo x; sleep 1000" }, {
+            on_output = function()
+                os.exit(0, true)
+            end,
+        })
+    end)
+end
+
+function endings.close_in_finalizer()
+    close_state(function(workspace)
+        setmetatable({}, {
+            __gc = function()
+                getmetatable(workspace).__close(workspace)
+            end,
+        })
+        os.exit(0, true)
+    end)
+end
+
 -- LuaJIT only: a child that holds everything open outlives the host; its pid is the report's first word.
 function endings.forked()
     local ffi = require "ffi"

@@ -5,15 +5,16 @@ local callback = {}
 local running = {} -- what the callbacks are that are being called now, outermost first
 
 local function finish(what, thread, resumed, ...)
+    local yielded = resumed and coroutine.status(thread) ~= "dead"
+    if yielded and coroutine.close then
+        coroutine.close(thread) -- its to-be-closed variables belong to the callback too
+    end
     table.remove(running)
+    if yielded then
+        return false, what .. " must not yield"
+    end
     if not resumed then
         return false, ...
-    end
-    if coroutine.status(thread) ~= "dead" then
-        if coroutine.close then
-            coroutine.close(thread)
-        end
-        return false, what .. " must not yield"
     end
     return ...
 end

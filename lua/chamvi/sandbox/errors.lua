@@ -7,11 +7,12 @@ local DETAIL_MAX_BYTES = 4096
 
 ---@class chamvi.Error
 ---@field name "ValidationError"|"SandboxError"|"InvalidAgentDefinitionError"
----@field code string stable, snake_case
+---@field code chamvi.ErrorCode stable, snake_case
 ---@field message string one line for a person or a model
 ---@field detail? string what the outside world said, at most 4,096 bytes
 ---@field cause? any the error or the abort reason behind this one
----@field partial? table `transport_lost`: the output that had arrived
+---@field partial? chamvi.PartialOutput `transport_lost`: the output that had arrived
+---@field count? integer `gc_failed`: how many workspaces went
 ---@field where? string `InvalidAgentDefinitionError`: the caller's file and line
 local Error = {}
 

@@ -61,13 +61,32 @@ local function resume(thread, ...)
     end
 end
 
+local function is_job(thread)
+    return thread ~= nil and jobs[thread] ~= nil
+end
+
+-- The callback that the caller is inside of, if any, and that may not wait; a job may that began in one.
+local function forbids_waiting()
+    return not is_job(coroutine.running()) and callback.current()
+end
+
 --- Raises unless the caller may wait here. To be called before anything is started.
 ---@param what string the function that would wait
 function task.check_may_wait(what)
-    local inside = callback.current()
-    if inside and not jobs[coroutine.running()] then
+    local inside = forbids_waiting()
+    if inside then
         error(("%s waits, and %s must not: use sandbox.spawn there"):format(what, inside), 3)
     end
+end
+
+--- Whether a wait would work here: not in a callback, nor where a task or job can't yield, as when its
+--- coroutine is closed or a C function has called it.
+---@return boolean
+function task.can_wait()
+    if is_job(coroutine.running()) then
+        return coroutine.isyieldable()
+    end
+    return not callback.current() and host.current().can_wait()
 end
 
 --- Waits until the future is done.

@@ -6,6 +6,7 @@ local files = require "chamvi.sandbox.files"
 local loop = require "chamvi.sandbox.loop"
 local native = require "chamvi.sandbox.core"
 local options = require "chamvi.sandbox.options"
+local report = require "chamvi.sandbox.report"
 local task = require "chamvi.sandbox.task"
 
 local workspaces = {}
@@ -148,7 +149,7 @@ end
 ---@class chamvi.Workspace
 ---@field id string a UUID
 ---@field info chamvi.WorkspaceInfo
----@field disposed boolean
+---@field disposed boolean true after `dispose`, and once it was found gone
 local Workspace = {}
 Workspace.__index = Workspace
 
@@ -343,6 +344,24 @@ function Workspace:dispose()
         end)
     end
     return task.wait(state.removal)
+end
+
+local function close(self)
+    local called, disposed, err = pcall(self.dispose, self)
+    if not disposed or not called then
+        report(("closing the workspace %s failed: %s"):format(self.id, tostring(called and err or disposed)))
+    end
+end
+
+--- The end of a to-be-closed variable in Lua 5.4: disposes the workspace, whoever else uses it. Never raises;
+--- failures are reported on stderr. Waits like `dispose`; where nothing may wait, as in `on_output`, the disposal
+--- goes on in the background.
+function Workspace:__close()
+    if task.can_wait() then
+        close(self)
+    else
+        task.start(close, self)
+    end
 end
 
 return workspaces

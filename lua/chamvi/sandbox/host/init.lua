@@ -1,21 +1,65 @@
--- Which host the library runs in. An adapter is a table of functions:
---
---   wait(future)            returns when `future.done`: yields where the running coroutine is a task of the
---                           host, runs the core (loop.pump) where it is not; `future:subscribe(wake)` has
---                           `wake` called once when it is done
---   run(fn, ...)            these are the functions of the same name in chamvi.sandbox
---   spawn(fn, ...)
---   all(functions)
---   sleep(ms)
---   async(fn, callback)
---   loop()
+-- Which host the library runs in.
+
+local errors = require "chamvi.sandbox.errors"
 
 local host = {}
 
+--- What a host has to give: how to wait there, and the functions of the same name in chamvi.sandbox.
+---@class chamvi.HostAdapter
+---@field wait fun(future: chamvi.Future) returns when `future.done`: yields where the running coroutine is a task of
+---   the host, runs the core (`pump` of chamvi.sandbox.loop) where it is not; `future:subscribe(wake)` has `wake`
+---   called once when it is done
+---@field can_wait fun(): boolean whether `wait` would work here; not where a task can't yield
+---@field run fun(fn: function, ...: any): any
+---@field spawn fun(fn: function, ...: any): chamvi.Task
+---@field all fun(functions: function[]): table[]
+---@field sleep fun(ms: integer): true?, chamvi.Error?
+---@field async fun(fn: function, done: function)
+---@field loop fun(): chamvi.Loop
+
+local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop" }
+
+local NAMES = { "script" } -- the adapters of the library: chamvi.sandbox.host.<name>
+
+local chosen -- by `use`
+
+local function named(wanted)
+    for _, name in ipairs(NAMES) do
+        if name == wanted then
+            return require("chamvi.sandbox.host." .. name)
+        end
+    end
+    errors.raise_definition("invalid_option", "host.use: no such host; there are: " .. table.concat(NAMES, ", "))
+end
+
+local function check(adapter)
+    for _, name in ipairs(FUNCTIONS) do
+        if type(adapter[name]) ~= "function" then
+            errors.raise_definition("invalid_option", ('host.use: the adapter has no function "%s"'):format(name))
+        end
+    end
+end
+
+--- Picks the host. To be called before anything waits or spawns: tasks stay with the host that they began in.
+---@param adapter string|chamvi.HostAdapter|nil the name of a host ("script"), or an adapter; nil: the host is detected
+---   again. Anything else raises an InvalidAgentDefinitionError
+function host.use(adapter)
+    if type(adapter) == "string" then
+        adapter = named(adapter)
+    elseif type(adapter) == "table" then
+        check(adapter)
+    elseif adapter ~= nil then
+        local message = ("host.use: a name or an adapter is expected, got a %s; the names are: %s"):format(
+            type(adapter), table.concat(NAMES, ", "))
+        errors.raise_definition("invalid_option", message)
+    end
+    chosen = adapter
+end
+
 --- The adapter in use.
----@return table
+---@return chamvi.HostAdapter
 function host.current()
-    return require "chamvi.sandbox.host.script"
+    return chosen or require "chamvi.sandbox.host.script"
 end
 
 return host

@@ -17,8 +17,8 @@ local script = {}
 local WAIT = {}
 
 ---@class chamvi.Task
----@field done boolean
-local Task = {}
+---@field done boolean it has ended
+local Task = {} -- what `spawn` gives; all else about a task is kept apart from it
 Task.__index = Task
 
 local tasks = {} -- the tasks that have not ended, by coroutine
@@ -69,6 +69,9 @@ local function end_task(task, ok, ...)
     tasks[task.thread] = nil
     task.thread = nil
     task.ok, task.done = ok, true
+    if task.handle then
+        task.handle.done = true
+    end
     if ok then
         task.results = compat.pack(...)
     else
@@ -121,7 +124,7 @@ local function body(task, fn, arguments)
 end
 
 local function new_task(scope, driver, fn, ...)
-    local task = setmetatable({ done = false, scope = scope, driver = driver, ended = jobs.future() }, Task)
+    local task = { done = false, scope = scope, driver = driver, ended = jobs.future() }
     local arguments = compat.pack(...)
     task.thread = coroutine.create(function()
         body(task, fn, arguments)
@@ -206,6 +209,10 @@ function script.wait(future)
     end
 end
 
+function script.can_wait()
+    return not current() or coroutine.isyieldable()
+end
+
 local function check_function(value, index, name)
     if type(value) ~= "function" then
         error(("bad argument #%d to '%s' (function expected, got %s)"):format(index, name, type(value)), 3)
@@ -225,10 +232,11 @@ end
 local function spawn(fn, ...)
     local scope, driver = place()
     local task = new_task(scope, driver, fn, ...)
+    task.handle = setmetatable({ done = false, _task = task }, Task)
     if not active and not callback.current() then
         as_active(program, run_ready)
     end
-    return task
+    return task.handle
 end
 
 --- Starts a task. In a task it begins when the others had their turn; elsewhere it runs at once up to its
@@ -244,22 +252,23 @@ end
 --- Waits until the task has ended. Raises when that could never be: tasks that join each other.
 ---@return any ... what its function returned, or nil and what it raised
 function Task:join()
-    self.joined = true
-    if not self.done then
+    local task = self._task
+    task.joined = true
+    if not task.done then
         jobs.check_may_wait("task:join")
         local caller = current()
-        if caller and depends_on(self, caller) then
+        if caller and depends_on(task, caller) then
             error("task:join: deadlock: the task waits for the one that would join it", 2)
         end
-        if caller and caller.driver == self.driver then
-            park(caller, self.ended, { self })
-        elseif self.driver.running then
+        if caller and caller.driver == task.driver then
+            park(caller, task.ended, { task })
+        elseif task.driver.running then
             error("task:join: deadlock: the task stands still while a coroutine that is no task waits", 2)
         else
-            as_active(self.driver, run_until, self.ended)
+            as_active(task.driver, run_until, task.ended)
         end
     end
-    return compat.unpack(self.results, 1, self.results.n)
+    return compat.unpack(task.results, 1, task.results.n)
 end
 
 local function report_failures(scope)

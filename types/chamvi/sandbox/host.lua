@@ -1,0 +1,39 @@
+---@meta chamvi.sandbox.host
+
+-- For LuaLS: what `require "chamvi.sandbox.host"` gives; see types/chamvi/sandbox.lua.
+
+--- Which host the library runs in.
+---@class chamvi.sandbox.host
+local host = {}
+
+---@class chamvi.Future
+---@field done boolean
+local Future = {}
+
+--- Has `wake()` called once when the future is done, which it is not yet. `wake` must not yield.
+---@param wake fun()
+function Future:subscribe(wake) end
+
+--- What a host has to give: how to wait there, and the functions of the same name in chamvi.sandbox.
+---@class chamvi.HostAdapter
+---@field wait fun(future: chamvi.Future) returns when `future.done`: yields where the running coroutine is a task of
+---   the host, runs the core (`pump` of chamvi.sandbox.loop) where it is not; `future:subscribe(wake)` has `wake`
+---   called once when it is done
+---@field can_wait fun(): boolean whether `wait` would work here; not where a task can't yield
+---@field run fun(fn: function, ...: any): any
+---@field spawn fun(fn: function, ...: any): chamvi.Task
+---@field all fun(functions: function[]): table[]
+---@field sleep fun(ms: integer): true?, chamvi.Error?
+---@field async fun(fn: function, done: function)
+---@field loop fun(): chamvi.Loop
+
+--- Picks the host. To be called before anything waits or spawns: tasks stay with the host that they began in.
+---@param adapter string|chamvi.HostAdapter|nil the name of a host ("script"), or an adapter; nil: the host is detected
+---   again. Anything else raises an InvalidAgentDefinitionError
+function host.use(adapter) end
+
+--- The adapter in use.
+---@return chamvi.HostAdapter
+function host.current() end
+
+return host
