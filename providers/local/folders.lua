@@ -22,7 +22,7 @@ local function launch(request)
     end
     local handle, id, message, detail = core:launch(request)
     if not handle then
-        return nil, errors.sandbox(id, message, { detail = detail })
+        return nil, errors.from_core(id, message, { detail = detail })
     end
     local ready
     ready, err = task.complete(nil, id)
@@ -46,9 +46,17 @@ function folders.create(root, id, info, env)
         expires_at = info.expires_at,
     })
     if not record then
-        return nil, errors.sandbox(code, message)
+        return nil, errors.from_core(code, message)
     end
-    return launch({ base = root, names = names(id), env = env, create = true, record = record })
+
+    local handle, err = launch({ base = root, names = names(id), env = env, create = true, record = record })
+    if handle then
+        return handle
+    end
+    if err.code ~= "transport_lost" then -- else folders may be there as well, and the record leads to them
+        native.record_drop(root, id)
+    end
+    return nil, err
 end
 
 --- Kills what runs in the workspace and deletes all that it stored.
@@ -70,8 +78,11 @@ function folders.remove(root, id, handle)
         end
     end
     handle, err = launch({ base = root, names = names(id), env = {}, remove_only = true, locked = true })
-    if not handle then
+    if not handle and err.code == "record_locked" then
         return nil, err
+    elseif not handle then
+        local message = "the workspace could not be removed: " .. err.message
+        return nil, errors.sandbox("remove_failed", message, { cause = err })
     end
     return task.complete(nil, core:remove(handle))
 end

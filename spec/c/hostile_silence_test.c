@@ -201,7 +201,7 @@ static const struct silence silences[] = {
     {"fails_and_says_no_more", begin_launch, "create_failed"},
     {"closes_and_lives_on", begin_launch, FAKE_LOST},
     {"says_nothing_of_both", begin_commands, FAKE_LOST},
-    {"says_nothing_to_the_removal", begin_removal, "kill_failed"},
+    {"says_nothing_to_the_removal", begin_removal, FAKE_LOST},
     {"has_removed_and_lives_on", begin_removal, NULL},
     {"reads_no_more", begin_behind_a_full_queue, FAKE_LOST},
 };

@@ -300,11 +300,8 @@ static int core_launch(lua_State *L)
         hello.flags |= CV_HELLO_RECORD;
     uint32_t id = cv_host_launch(&core->host, &hello, record, &workspace, &err);
     cv_fd_close(&record);
-    if (id == 0) {
-        if ((hello.flags & CV_HELLO_CREATE) != 0 && (hello.flags & CV_HELLO_RECORD) != 0)
-            cv_record_drop(hello.base, hello.names.bytes);
+    if (id == 0)
         return push_error(L, &err);
-    }
     lua_pushinteger(L, (lua_Integer)workspace);
     lua_pushinteger(L, (lua_Integer)id);
     return 2;

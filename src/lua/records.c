@@ -62,6 +62,16 @@ static int record_owned(lua_State *L)
     return 1;
 }
 
+/* core.record_drop(root, id): deletes the record of a workspace that could not be made */
+static int record_drop(lua_State *L)
+{
+    const char *root = luaL_checkstring(L, 1);
+    const char *id = luaL_checkstring(L, 2);
+    luaL_argcheck(L, cv_record_id_valid(id), 2, "UUID expected");
+    cv_record_drop(root, id);
+    return 0;
+}
+
 void cv_lua_add_records(lua_State *L)
 {
     luaL_newmetatable(L, RECORDS_TYPE);
@@ -72,4 +82,6 @@ void cv_lua_add_records(lua_State *L)
     lua_setfield(L, -2, "records");
     lua_pushcfunction(L, record_owned);
     lua_setfield(L, -2, "record_owned");
+    lua_pushcfunction(L, record_drop);
+    lua_setfield(L, -2, "record_drop");
 }

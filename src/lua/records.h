@@ -4,7 +4,7 @@
 
 #include <lua.h>
 
-/* Adds `records` and `record_owned` to the table on top of the stack. */
+/* Adds `records`, `record_owned` and `record_drop` to the table on top of the stack. */
 void cv_lua_add_records(lua_State *L);
 
 #endif

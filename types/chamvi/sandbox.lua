@@ -28,12 +28,13 @@ local sandbox = {}
 ---| "file_too_large" # SandboxError
 ---| "gc_failed" # SandboxError: `count` tells how many workspaces went all the same
 ---| "gone" # SandboxError: the folder or the supervisor of the workspace no longer exists
+---| "kill_failed" # SandboxError: what the workspace ran may still run; disposing again can't change that
 ---| "no_space" # SandboxError
 ---| "not_a_file" # SandboxError
 ---| "not_utf8" # SandboxError
 ---| "outside_workspace" # SandboxError: a link leads out
 ---| "permission_denied" # SandboxError
----| "remove_failed" # SandboxError: something could not be killed or deleted; dispose again
+---| "remove_failed" # SandboxError: something could not be deleted; dispose again
 ---| "start_failed" # SandboxError: the system refused a process, a pipe or memory
 ---| "transport_lost" # SandboxError: the outcome is unknown; `partial` has the output so far
 ---| "invalid_option" # InvalidAgentDefinitionError: a wrong value

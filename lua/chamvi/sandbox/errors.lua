@@ -4,6 +4,8 @@ local errors = {}
 
 -- What an engine or git answered is kept as `detail` up to this length.
 local DETAIL_MAX_BYTES = 4096
+-- A message is one line for a person or a model; what callbacks raise can be longer.
+local MESSAGE_MAX_BYTES = 1024
 
 ---@class chamvi.Error
 ---@field name "ValidationError"|"SandboxError"|"InvalidAgentDefinitionError"
@@ -28,7 +30,7 @@ local function one_line(text)
     if not text:find("[\r\n]") then -- nearly always
         return text
     end
-    return (text:gsub("%s*[\r\n]+%s*", " "))
+    return (text:gsub("%s*[\r\n]+%s*", " "):gsub("[%z\1-\31\127]", "?"))
 end
 
 -- Cuts without leaving the first bytes of a UTF-8 character at the end.
@@ -40,7 +42,7 @@ local function cut(text, max_bytes)
 end
 
 local function new(name, code, message, fields)
-    local err = { name = name, code = code, message = one_line(message) }
+    local err = { name = name, code = code, message = one_line(cut(message, MESSAGE_MAX_BYTES)) }
     if fields then
         for key, value in pairs(fields) do
             err[key] = value
@@ -67,6 +69,18 @@ end
 ---@return chamvi.Error
 function errors.sandbox(code, message, fields)
     return new("SandboxError", code, message, fields)
+end
+
+-- What the core finds wrong with a model's input; all other codes of it are the outside world's.
+local INPUT_CODES = { invalid_argv = true, invalid_path = true }
+
+--- For what the core has answered.
+---@param code string
+---@param message string
+---@param fields? { detail?: string, partial?: table }
+---@return chamvi.Error
+function errors.from_core(code, message, fields)
+    return new(INPUT_CODES[code] and "ValidationError" or "SandboxError", code, message, fields)
 end
 
 -- Where this library's own files lie, as debug.getinfo names them: "@/usr/share/lua/5.4/chamvi/sandbox/".

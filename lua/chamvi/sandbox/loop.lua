@@ -12,16 +12,20 @@ local core -- made at the first use, so that loading the library before a fork i
 local handlers = {} -- by id, until its last completion
 local expected = 0 -- how many handlers there are
 
---- The core, opened by the first call.
+--- The core, opened by the first call. A forked child gets an error instead.
 ---@return userdata|nil core
 ---@return chamvi.Error? err
 function loop.core()
     if not core then
         local opened, code, message, detail = native.open()
         if not opened then
-            return nil, errors.sandbox(code, message, { detail = detail })
+            return nil, errors.from_core(code, message, { detail = detail })
         end
         core = opened
+    end
+    local usable, code, message = core:check()
+    if not usable then
+        return nil, errors.from_core(code, message)
     end
     return core
 end

@@ -28,6 +28,9 @@ end
 --- reason. Only the first call counts. Never yields, so it can be used where nothing may wait.
 ---@param reason? any
 function Signal:abort(reason)
+    if not signals.is_signal(self) then
+        error(("bad argument #1 to 'abort' (signal expected, got %s)"):format(type(self)), 2)
+    end
     if self.aborted then
         return
     end

@@ -153,7 +153,7 @@ end
 ---@return chamvi.Error? err when value is nil
 function task.complete(watch, id, code, message, detail)
     if not id then
-        return nil, errors.sandbox(code, message, { detail = detail })
+        return nil, errors.from_core(code, message, { detail = detail })
     end
     local signal, on_output = watch and watch.signal, watch and watch.on_output
     local future = task.future()
@@ -192,7 +192,7 @@ function task.complete(watch, id, code, message, detail)
     if value == "aborted" and signal and signal.aborted then
         return nil, task.aborted(signal)
     end
-    return nil, errors.sandbox(value, text, { detail = more, partial = partial })
+    return nil, errors.from_core(value, text, { detail = more, partial = partial })
 end
 
 return task

@@ -31,12 +31,12 @@ local function check_argv(argv)
         return wrong("argv must be a list of strings, got a %s", type(argv))
     end
     local keys = 0
-    for _ in pairs(argv) do
+    for _ in next, argv do -- pairs would call what the table brings along
         keys = keys + 1
     end
     local copy = {}
     for index = 1, keys do
-        local value = argv[index]
+        local value = rawget(argv, index)
         if value == nil then
             return wrong("argv must be a list without gaps or other keys: element %d is missing", index)
         end
@@ -170,8 +170,15 @@ function workspaces.new(input)
             closed = false, -- dispose was called
             removal = nil, -- future of the latest removal
             removed = false,
+            unkilled = false, -- the error of a removal that left processes alive
         },
     }, Workspace)
+end
+
+local function check_self(self, method)
+    if getmetatable(self) ~= Workspace then
+        error(("bad argument #1 to '%s' (workspace expected, got %s)"):format(method, type(self)), 3)
+    end
 end
 
 local function check_usable(self)
@@ -192,7 +199,8 @@ end
 
 -- A call failed: does that tell that the workspace is no more?
 local function note_loss(self, err)
-    if err.code == "gone" or err.code == "transport_lost" and loop.core():lost(self._state.handle) then
+    local core = loop.core()
+    if err.code == "gone" or err.code == "transport_lost" and core and core:lost(self._state.handle) then
         mark_gone(self)
     end
 end
@@ -212,6 +220,7 @@ end
 ---@return chamvi.Error? err ValidationError for argv, cwd, timeout_ms, stdin; SandboxError `aborted`, `disposed`,
 ---   `gone`, `cwd_not_found`, `transport_lost` (the outcome is unknown; `err.partial` has the output so far)
 function Workspace:exec(argv, given)
+    check_self(self, "exec")
     local request, err = check_exec(argv, given)
     if not request then
         return nil, err
@@ -226,7 +235,12 @@ function Workspace:exec(argv, given)
         return nil, task.aborted(request.signal)
     end
 
-    local core, handle = loop.core(), self._state.handle
+    local core
+    core, err = loop.core()
+    if not core then
+        return nil, err
+    end
+    local handle = self._state.handle
     local result
     result, err = task.complete(
         request,
@@ -268,6 +282,7 @@ end
 ---   all but regular files), `file_too_large`, `not_utf8`, `outside_workspace`, `permission_denied`, `file_failed`,
 ---   `disposed`, `gone`, `transport_lost`
 function Workspace:read_file(path)
+    check_self(self, "read_file")
     local relative, err = file_path(path)
     if not relative then
         return nil, err
@@ -279,8 +294,13 @@ function Workspace:read_file(path)
         return nil, err
     end
 
+    local core
+    core, err = loop.core()
+    if not core then
+        return nil, err
+    end
     local text
-    text, err = task.complete(nil, loop.core():read_file(self._state.handle, relative, constants.FILE_MAX_BYTES))
+    text, err = task.complete(nil, core:read_file(self._state.handle, relative, constants.FILE_MAX_BYTES))
     if text then
         return text
     end
@@ -298,6 +318,7 @@ end
 ---   `file_too_large`, `not_a_file`, `outside_workspace`, `permission_denied`, `no_space`, `file_failed`, `disposed`,
 ---   `gone`, `transport_lost` (it was written or not)
 function Workspace:write_file(path, content)
+    check_self(self, "write_file")
     local relative, err = file_path(path)
     if not relative then
         return nil, err
@@ -313,7 +334,12 @@ function Workspace:write_file(path, content)
         return nil, err
     end
 
-    ok, err = task.complete(nil, loop.core():write_file(self._state.handle, relative, content))
+    local core
+    core, err = loop.core()
+    if not core then
+        return nil, err
+    end
+    ok, err = task.complete(nil, core:write_file(self._state.handle, relative, content))
     if ok then
         return true
     end
@@ -327,7 +353,12 @@ end
 ---@return true|nil
 ---@return chamvi.Error? err
 function Workspace:dispose()
+    check_self(self, "dispose")
     task.check_may_wait("dispose")
+    local core, unusable = loop.core()
+    if not core then
+        return nil, unusable
+    end
     local state = self._state
     self.disposed, state.closed = true, true
     if state.removed then
@@ -335,10 +366,12 @@ function Workspace:dispose()
     end
     if not state.removal or state.removal.done then -- none yet, or it failed
         state.removal = task.start(function()
-            local err
-            state.removed, err = state.remove()
+            local removed, err = state.remove()
+            -- What could not be killed is nobody's child any more: no later removal can tell that it has ended.
+            state.unkilled = state.unkilled or not removed and err.code == "kill_failed" and err
+            state.removed = removed and not state.unkilled
             if not state.removed then
-                return nil, err
+                return nil, state.unkilled or err
             end
             return true
         end)

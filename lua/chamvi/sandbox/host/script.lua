@@ -36,7 +36,8 @@ local active -- the innermost driver that is running
 local ambient = new_scope()
 
 local function make_ready(task)
-    if not task.ready then
+    -- One that was left by a raise may still be subscribed to what it waited for.
+    if not task.ready and not task.done then
         local driver = task.driver
         task.ready = true
         driver.last = driver.last + 1
@@ -198,8 +199,15 @@ local function current()
     return thread and tasks[thread]
 end
 
-function script.wait(future)
+-- The running task, if it can yield: below a C function such as table.sort, and while its coroutine is
+-- being closed, it can't, and has to block like a coroutine that is no task.
+local function yieldable()
     local task = current()
+    return task and coroutine.isyieldable() and task
+end
+
+function script.wait(future)
+    local task = yieldable()
     if task then
         park(task, future)
     else
@@ -260,6 +268,7 @@ function Task:join()
         if caller and depends_on(task, caller) then
             error("task:join: deadlock: the task waits for the one that would join it", 2)
         end
+        caller = yieldable()
         if caller and caller.driver == task.driver then
             park(caller, task.ended, { task })
         elseif task.driver.running then
@@ -285,7 +294,7 @@ end
 function script.run(fn, ...)
     check_function(fn, 1, "run")
     jobs.check_may_wait("run")
-    local scope, caller = new_scope(), current()
+    local scope, caller = new_scope(), yieldable()
     local driver = caller and caller.driver or active and new_driver() or program
     local main = new_task(scope, driver, fn, ...)
     main.joined = true
@@ -318,7 +327,7 @@ function script.all(functions)
     end
     jobs.check_may_wait("all")
 
-    local caller = current()
+    local caller = yieldable()
     local scope, driver = place()
     local nested = not caller and active ~= nil
     if nested then

@@ -1,0 +1,176 @@
+-- Faults that attacks from outside have found, one spec each.
+
+local sandbox = require "chamvi.sandbox"
+local scratch = require "spec.support.scratch"
+local support = require "spec.support.local_workspace"
+
+local LUA = jit and "luajit" or "lua5.4"
+
+describe("an attack:", function()
+    local place = support.place({ teardown = teardown, before_each = before_each, after_each = after_each })
+
+    -- Runs a program and gives what it printed.
+    local function run_program(text, wrapper)
+        local file = place.folder .. "/program.lua"
+        scratch.write(file, text)
+        local command = ("%s %s"):format(LUA, file)
+        return scratch.shell((wrapper and wrapper:format(command) or command) .. " 2>&1")
+    end
+
+    it("processes that could not be killed are told by every dispose, not only the first", function()
+        local workspaces = require "chamvi.sandbox.workspace"
+        local compat = require "chamvi.sandbox.compat"
+        local errors = require "chamvi.sandbox.errors"
+        local answers = { { nil, errors.sandbox("kill_failed", "1 processes could not be killed") }, { true } }
+        local workspace = workspaces.new({
+            id = "x",
+            handle = 0,
+            info = {},
+            remove = function()
+                return compat.unpack(table.remove(answers, 1), 1, 2)
+            end,
+        })
+        for _ = 1, 2 do
+            local disposed, err = workspace:dispose()
+            assert.is_nil(disposed)
+            assert.equal("kill_failed", err.code)
+        end
+        assert.equal(0, #answers)
+    end)
+
+    it("a call below a C function blocks, and no later run is disturbed", function()
+        place.with(function(workspace)
+            local sorted = sandbox.run(function()
+                local numbers = { 3, 1, 2 }
+                table.sort(numbers, function(a, b)
+                    assert(workspace:exec({ "true" }))
+                    sandbox.sleep(1)
+                    assert.equal("joined", sandbox.run(function()
+                        return "joined"
+                    end))
+                    return a < b
+                end)
+                return numbers
+            end)
+            assert.same({ 1, 2, 3 }, sorted)
+            assert.equal("next", sandbox.run(function()
+                sandbox.sleep(5)
+                return "next"
+            end))
+        end)
+    end)
+
+    it("without /proc there is no workspace, rather than one that can leak", function()
+        if not os.execute("unshare -m true 2>/dev/null") then
+            pending("needs the right to make a mount namespace")
+            return
+        end
+        local text = run_program(
+            ([[
+            local provider = require("chamvi.sandbox.local").create_local_sandbox({ root = %q })
+            local workspace, err = provider:create({ run_id = "spec" })
+            print(workspace, err.code, err.message)
+        ]]):format(place.root),
+            "unshare -m sh -c 'umount -l /proc && exec %s'"
+        )
+        assert.is_truthy(text:find("^nil%s+create_failed%s+.*/proc"), text)
+        assert.same({}, scratch.list(place.root))
+    end)
+
+    it("too many arguments are the model's error, however short each is", function()
+        place.with(function(workspace)
+            local argv = { "true" }
+            for index = 2, 400000 do
+                argv[index] = ""
+            end
+            local result, err = workspace:exec(argv)
+            assert.is_nil(result)
+            assert.equal("ValidationError", err.name)
+            assert.equal("invalid_argv", err.code)
+            for index = 1, 20 do
+                argv[index + 1] = ("x"):rep(131071)
+            end
+            for index = 400000, 22, -1 do
+                argv[index] = nil
+            end
+            result, err = workspace:exec(argv)
+            assert.is_nil(result)
+            assert.equal("ValidationError", err.name)
+            assert.equal("invalid_argv", err.code)
+            assert.equal(0, assert(workspace:exec({ "true" })).exit_code)
+        end)
+    end)
+
+    it("a link that leads a working directory out is named as that", function()
+        place.with(function(workspace)
+            assert(workspace:exec({ "ln", "-s", "/", "out" }))
+            local result, err = workspace:exec({ "true" }, { cwd = "out" })
+            assert.is_nil(result)
+            assert.equal("outside_workspace", err.code)
+            assert.is_nil(err.message:find("cross%-device"))
+        end)
+    end)
+
+    it("what a callback raises can make no message long, nor give it control bytes", function()
+        place.with(function(workspace)
+            local result, err = workspace:exec({ "echo" }, {
+                on_output = function()
+                    error(("x\n\0\27"):rep(100000), 0)
+                end,
+            })
+            assert.is_nil(result)
+            assert.equal("aborted", err.code)
+            assert.is_true(#err.message < 2000)
+            assert.is_nil(err.message:find("%c"))
+            assert.equal(400000, #err.cause)
+        end)
+    end)
+
+    it("methods called on something else say so", function()
+        place.with(function(workspace)
+            for _, method in ipairs({ "exec", "dispose", "read_file", "write_file" }) do
+                for _, self in ipairs({ {}, "x", 1 }) do
+                    local ok, err = pcall(workspace[method], self)
+                    assert.is_false(ok)
+                    assert.is_truthy(tostring(err):find("bad argument #1 to '" .. method .. "'", 1, true), err)
+                end
+            end
+            local ok, err = pcall(sandbox.signal().abort, {})
+            assert.is_false(ok)
+            assert.is_truthy(tostring(err):find("bad argument #1 to 'abort'", 1, true))
+        end)
+    end)
+
+    it("an argv's metamethods are not called", function()
+        place.with(function(workspace)
+            local function refuse()
+                error("called")
+            end
+            local argv = setmetatable({ "true" }, { __pairs = refuse, __index = refuse, __len = refuse })
+            assert.equal(0, assert(workspace:exec(argv)).exit_code)
+        end)
+    end)
+
+    if jit then
+        it("a forked child gets nothing of the parent's, and marks nothing disposed", function()
+            local text = run_program(([[
+                local ffi = require "ffi"
+                ffi.cdef("int fork(void); int waitpid(int, int *, int); void _exit(int);")
+                local sandbox = require "chamvi.sandbox"
+                local provider = require("chamvi.sandbox.local").create_local_sandbox({ root = %q })
+                local workspace = assert(provider:create({ run_id = "spec" }))
+                io.stdout:setvbuf("no")
+                local pid = ffi.C.fork()
+                if pid == 0 then
+                    print("pollfd", (select(2, sandbox.loop():pollfd())).code)
+                    print("dispose", (select(2, workspace:dispose())).code, workspace.disposed)
+                    print("exec", (select(2, workspace:exec({ "true" }))).code)
+                    ffi.C._exit(0)
+                end
+                ffi.C.waitpid(pid, nil, 0)
+                print("parent", workspace:exec({ "true" }).exit_code, workspace:dispose())
+            ]]):format(place.root))
+            assert.equal("pollfd\tclosed\ndispose\tclosed\tfalse\nexec\tclosed\nparent\t0\ttrue\n", text)
+        end)
+    end
+end)
