@@ -102,7 +102,7 @@ static void test_many_limits_at_once(void **state)
     for (uint32_t i = 0; i < COUNT; i++)
         ids[i] = limited(sup, 300 + i * 7919 % 700, "exec sleep 100");
     for (uint32_t i = 0; i < COUNT; i++)
-        expect_timed_out(sup, ids[i], CV_ENDED_SIGNALED, SIGTERM, 295 + i * 7919 % 700,
+        expect_timed_out(sup, ids[i], CV_ENDED_SIGNALED, SIGTERM, 300 + i * 7919 % 700,
                          300 + i * 7919 % 700 + 2500);
     sup_wait_commands(sup, 0, 500);
     sup_end(sup);

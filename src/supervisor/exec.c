@@ -99,7 +99,10 @@ static struct cv_exec *create(struct cv_runtime *runtime, uint32_t id, const str
     cv_stream_init(&exec->streams[ERR], exec, CV_FRAME_STDERR, id,
                    all ? UINT64_MAX : start->stderr_cap);
     cv_feed_init(&exec->feed, exec, id, runtime->stdin_credit);
-    if (cv_heap_set(&runtime->timers, &exec->timer, cv_clock_ms() + start->timeout_ms) != 0) {
+    /* Rounded up, and from the moment that the duration is counted from: never struck early. */
+    exec->started_ns = cv_clock_ns();
+    int64_t limit = exec->started_ns / 1000000 + 1 + start->timeout_ms;
+    if (cv_heap_set(&runtime->timers, &exec->timer, limit) != 0) {
         free(exec);
         return NULL;
     }
@@ -144,7 +147,6 @@ static const char *run(struct cv_runtime *runtime, struct cv_exec *exec, uint32_
                                              .stderr_fd = pipes.err[1],
                                              .cwd = cwd,
                                              .files = &runtime->files};
-    exec->started_ns = cv_clock_ns();
     if (failed == NULL && (exec->pid = cv_spawn(&request, &exec->spawn)) < 0)
         failed = "starting a process";
     int saved = errno;
