@@ -67,4 +67,6 @@ else()
     pkg_search_module(LUAJIT REQUIRED luajit)
     chamvi_module(lua5.4 "${LUA54_INCLUDE_DIRS}" share/lua/5.4 lib/lua/5.4)
     chamvi_module(luajit "${LUAJIT_INCLUDE_DIRS}" share/lua/5.1 lib/lua/5.1)
+    # For editors: the definitions that LuaLS reads.
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/types DESTINATION share/chamvi-sandbox)
 endif()

@@ -29,16 +29,6 @@ describe("collect_garbage", function()
         return path
     end
 
-    local function wait_until(condition, what)
-        for _ = 1, 400 do
-            if condition() then
-                return
-            end
-            sandbox.sleep(5)
-        end
-        error("not within 2 s: " .. what)
-    end
-
     after_each(function()
         os.remove(place.folder .. "/report")
     end)
@@ -56,7 +46,7 @@ describe("collect_garbage", function()
     it("removes what a killed program left, when its time is over", function()
         local command = ("%s spec/support/host_program.lua %s killed"):format(LUA, place.folder)
         local pid = scratch.shell(command .. " >/dev/null 2>&1 & echo $!"):match("%d+")
-        wait_until(function()
+        support.wait_until(function()
             return scratch.read(place.folder .. "/report")
         end, "a report")
         scratch.shell("kill -9 " .. pid)
@@ -71,13 +61,13 @@ describe("collect_garbage", function()
     it("ends an expired workspace that another program still looks after", function()
         local command = ("%s spec/support/host_program.lua %s killed"):format(LUA, place.folder)
         local pid = tonumber((scratch.shell(command .. " >/dev/null 2>&1 & echo $!"):match("%d+")))
-        wait_until(function()
+        support.wait_until(function()
             return scratch.read(place.folder .. "/report")
         end, "a report")
         assert.equal(1, provider_at(1800001):collect_garbage())
         assert.same({}, scratch.list(place.root))
         -- Its exec has ended with an error, so the program has, too.
-        wait_until(function()
+        support.wait_until(function()
             return not scratch.is_alive(pid)
         end, "the end of the other program")
     end)

@@ -1,4 +1,3 @@
-local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 local support = require "spec.support.local_workspace"
 
@@ -17,16 +16,6 @@ describe("a host program", function()
         return scratch.shell(("grep -lsaF -- %s/workspaces/ /proc/[0-9]*/environ || true"):format(place.folder)) ~= ""
     end
 
-    local function wait_until(condition, what)
-        for _ = 1, 400 do
-            if condition() then
-                return
-            end
-            sandbox.sleep(5)
-        end
-        error("not within 2 s: " .. what)
-    end
-
     local function command(ending)
         return ("%s spec/support/host_program.lua %s %s"):format(LUA, place.folder, ending)
     end
@@ -34,7 +23,7 @@ describe("a host program", function()
     -- Starts the program in the background and waits for its report; gives its pid.
     local function start(ending)
         local pid = tonumber(scratch.shell(command(ending) .. " >/dev/null 2>&1 & echo $!"))
-        wait_until(function()
+        support.wait_until(function()
             return scratch.read(report_file)
         end, "a report")
         return pid
@@ -51,7 +40,7 @@ describe("a host program", function()
             it("by " .. ending, function()
                 scratch.shell(command(ending) .. " >/dev/null 2>&1 || true")
                 assert.is_string(scratch.read(report_file))
-                wait_until(function()
+                support.wait_until(function()
                     return not is_anything_alive() and #scratch.list(place.root) == 0
                 end, "the end of everything")
             end)
@@ -65,14 +54,14 @@ describe("a host program", function()
 
         it("by os.exit, which closes nothing", function()
             scratch.shell(command("exit") .. " >/dev/null 2>&1")
-            wait_until(function()
+            support.wait_until(function()
                 return not is_anything_alive()
             end, "the end of everything")
         end)
 
         it("killed while a command runs", function()
             scratch.shell("kill -KILL " .. start("killed"))
-            wait_until(function()
+            support.wait_until(function()
                 return not is_anything_alive()
             end, "the end of everything")
         end)
@@ -80,12 +69,12 @@ describe("a host program", function()
         if jit then
             it("killed after it forked, while the child holds all that it had; which the child can't use", function()
                 local pid, child = start("forked"), nil
-                wait_until(function()
+                support.wait_until(function()
                     child = scratch.read(report_file):match("^child (%d+) nil SandboxError: ")
                     return child
                 end, "the child's report")
                 scratch.shell("kill -KILL " .. pid)
-                wait_until(function()
+                support.wait_until(function()
                     return not is_anything_alive()
                 end, "the end of everything")
                 scratch.shell("kill -KILL " .. child)

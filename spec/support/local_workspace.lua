@@ -2,9 +2,23 @@
 
 local leaks = require "spec.support.leaks"
 local local_sandbox = require "chamvi.sandbox.local"
+local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 
 local support = {}
+
+--- Waits for at most 2 s until `condition()` is true, which `what` names in the error.
+---@param condition fun(): any
+---@param what string
+function support.wait_until(condition, what)
+    for _ = 1, 400 do
+        if condition() then
+            return
+        end
+        sandbox.sleep(5)
+    end
+    error("not within 2 s: " .. what)
+end
 
 --- To be called in a `describe`, with busted's own functions, since a required file does not see them.
 ---@param busted { setup: function, teardown: function, before_each: function, after_each: function }
