@@ -12,13 +12,25 @@ local COMMANDS = {
     { "cat", "there-is-no-such-file" },
 }
 
--- A folder as the URL that git clones it by.
+local function working_directory()
+    local pipe = assert(io.popen("pwd"))
+    local path = pipe:read("*l")
+    pipe:close()
+    return path
+end
+
+-- A folder as the URL that git clones it by; a URL as it is.
 local function repository_url(argument)
     if argument:find("^%a[%w+.-]*://") then
-        return argument
+        return sandbox.normalize_repo(argument, { allow_file_repos = true })
     end
+    local folder = io.open(argument)
+    if not folder then
+        return nil, ("there is no folder %s; a repository elsewhere is given by its https URL"):format(argument)
+    end
+    folder:close()
     if argument:sub(1, 1) ~= "/" then
-        argument = os.getenv("PWD") .. "/" .. argument
+        argument = working_directory() .. "/" .. argument
     end
     return "file://" .. argument:gsub("[^%w/._~-]", function(byte)
         return ("%%%02X"):format(byte:byte())
@@ -30,8 +42,12 @@ local function indented(text)
 end
 
 local function main(argument)
+    local url, wrong = repository_url(argument)
+    if not url then
+        return nil, wrong
+    end
     local provider = local_sandbox.create_local_sandbox()
-    local workspace, err = provider:create({ run_id = "demo", repo = repository_url(argument) })
+    local workspace, err = provider:create({ run_id = "demo", repo = url })
     if not workspace then
         return nil, err
     end
@@ -58,15 +74,12 @@ local function main(argument)
     return disposed, err
 end
 
-if not arg[1] then
+if not arg[1] or arg[2] or arg[1] == "" or arg[1]:sub(1, 1) == "-" then
     io.stderr:write("usage: demo.lua path-or-url\n")
     os.exit(2)
 end
 local ok, err = sandbox.run(main, arg[1])
 if not ok then
     io.stderr:write(tostring(err), "\n")
-    if err.detail then
-        io.stderr:write(err.detail, "\n")
-    end
     os.exit(1)
 end

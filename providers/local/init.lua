@@ -69,12 +69,12 @@ local function environment(folder, ...)
     return list
 end
 
--- What a create returns for what went wrong in it.
-local function create_error(err)
+-- What a create under `root` returns for what went wrong in it.
+local function create_error(root, err)
     if errors.is_error(err, "ValidationError") or err.code == "aborted" or err.code == "checkout_failed" then
         return err
     end
-    return errors.sandbox("create_failed", "the workspace could not be made: " .. err.message, {
+    return errors.sandbox("create_failed", ("no workspace could be made in %s: %s"):format(root, err.message), {
         detail = err.detail,
         cause = err,
     })
@@ -119,7 +119,7 @@ local function create(provider, given)
         return workspace
     end
 
-    local failure = create_error(err)
+    local failure = create_error(provider.root, err)
     -- A launch that failed has left nothing; one that was lost may have.
     if handle or err.code == "transport_lost" then
         local removed, left = workspace:dispose()

@@ -177,6 +177,10 @@ describe("collect_garbage", function()
     end)
 
     it("refuses a root that is another user's", function()
+        if scratch.shell("id -u") ~= "0\n" then
+            pending("needs root to make another user's folder")
+            return
+        end
         scratch.shell(("mkdir %s/other && chown 65534 %s/other"):format(place.folder, place.folder))
         local count, err = place.provider({ root = place.folder .. "/other" }):collect_garbage()
         assert.is_nil(count)

@@ -61,7 +61,7 @@ describe("an attack:", function()
     end)
 
     it("without /proc there is no workspace, rather than one that can leak", function()
-        if not os.execute("unshare -m true 2>/dev/null") then
+        if scratch.shell("unshare -m sh -c 'umount -l /proc' 2>/dev/null && echo yes || true") ~= "yes\n" then
             pending("needs the right to make a mount namespace")
             return
         end

@@ -124,14 +124,17 @@ static pid_t start_program(struct sup *sup, const struct sup_options *options, i
     char **environment = program_environment(sup);
     pid_t pid;
     if (options->prepare != NULL) {
+        /* By descriptor: after `prepare` it may be a user to whom the checkout is closed. */
+        int opened = cv_fd_move_up(open(program, O_PATH | O_CLOEXEC), 10);
         pid = fork();
         if (pid == 0) {
             if (dup2(pidfd, 3) < 0 || dup2(end, 4) < 0)
                 _exit(97);
             options->prepare(sup);
-            execve(program, argv, environment);
+            syscall(SYS_execveat, opened, "", argv, environment, AT_EMPTY_PATH);
             _exit(97);
         }
+        close(opened);
     } else {
         posix_spawn_file_actions_t actions;
         posix_spawn_file_actions_init(&actions);

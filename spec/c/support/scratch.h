@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -178,6 +180,25 @@ static inline void scratch_apart(const char *(*body)(void *context), void *conte
     assert_int_equal(waitpid(pid, &status, 0), pid);
     if (status != 0)
         fail_msg("%.*s (status %d)", length < 0 ? 0 : (int)length, message, status);
+}
+
+static inline const char *scratch_mount(void *folder)
+{
+    bool mounted = unshare(CLONE_NEWNS) == 0 &&
+                   mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) == 0 &&
+                   mount("tmpfs", folder, "tmpfs", 0, "size=64k") == 0;
+    return mounted ? NULL : "no mount";
+}
+
+/* Whether a process of its own may mount something on the folder. */
+static inline bool scratch_may_mount(const char *folder)
+{
+    pid_t pid = fork();
+    int status;
+    if (pid == 0)
+        _exit(scratch_mount((void *)folder) != NULL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status == 0;
 }
 
 #endif
