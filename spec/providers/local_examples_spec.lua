@@ -26,7 +26,18 @@ describe("the examples", function()
         assert.matches("commit    " .. repository.main, output)
         assert.equal(3, select(2, output:gsub("exit code", "")))
         assert.matches("disposed: ", output)
-        assert.matches("fatal: ", scratch.shell(("%s examples/demo.lua /no/such/place && exit 1 || true"):format(LUA)))
+        local wrong = {
+            ["/no/such/place"] = "no folder /no/such/place",
+            ["--help"] = "usage: ",
+            ["ssh://git@example.com/x"] = "ValidationError: ",
+            [place.folder] = "does not appear to be a git repository",
+        }
+        for argument, message in pairs(wrong) do
+            local command = ("%s examples/demo.lua %s && exit 1 || true"):format(LUA, argument)
+            local line = scratch.shell(("TMPDIR=%s %s"):format(place.folder, command))
+            assert.is_truthy(line:find(message, 1, true), line)
+            assert.is_truthy(line:find("^[^\n]+\n$"), line)
+        end
         assert.same({}, scratch.list(place.folder .. "/chamvi-workspaces"))
     end)
 end)
