@@ -5,19 +5,25 @@
 -- environment, and all that they start dies with the workspace (unless a command sets out to kill both
 -- processes that look after it).
 
-local constants = require "chamvi.sandbox.constants"
 local collect = require "chamvi.sandbox.local.collect"
+local compat = require "chamvi.sandbox.compat"
+local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 local folders = require "chamvi.sandbox.local.folders"
+local loop = require "chamvi.sandbox.loop"
 local native = require "chamvi.sandbox.core"
 local options = require "chamvi.sandbox.options"
 local prepare_workspace = require "chamvi.sandbox.prepare"
+local rules = require "chamvi.sandbox.rules"
 local task = require "chamvi.sandbox.task"
 local workspaces = require "chamvi.sandbox.workspace"
 
 local local_sandbox = {}
 
 local NAME = "local"
+-- How often, and after how long, a disposal looks whether a collection has removed the workspace.
+local COLLECTION_CHECKS = 100
+local COLLECTION_CHECK_MS = 50
 local PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 local PROVIDER_OPTIONS = {
@@ -80,18 +86,44 @@ local function create_error(root, err)
     })
 end
 
+local function now(provider)
+    local time = provider.clock.now()
+    -- A NaN is no number at all here, and an infinite one has a fraction.
+    if type(time) ~= "number" or time % 1 ~= 0 then
+        errors.raise_definition("invalid_option", 'option "clock": `now` must return whole epoch milliseconds')
+    end
+    return compat.integer(time)
+end
+
+-- Removes the workspace. A collection that is at it already is waited for.
+local function remove(root, id, handle)
+    local removed, err
+    for _ = 1, COLLECTION_CHECKS do
+        removed, err = folders.remove(root, id, handle)
+        if removed or err.code ~= "record_locked" then
+            return removed, err
+        end
+        handle = nil
+        local core, failure = loop.core()
+        if not core then
+            return nil, failure
+        end
+        task.complete(nil, core:timer(COLLECTION_CHECK_MS))
+    end
+    return nil, errors.sandbox("remove_failed", "a collection is still removing the workspace; dispose it again")
+end
+
 -- Runs as a job. The launch is not aborted but waited for: it is short, and then all can be removed.
-local function create(provider, given)
+local function create(provider, given, created_at)
     local id = native.uuid()
     local lifetime_ms = given.limits and given.limits.timeout_ms or provider.timeout_ms
-    local created_at = provider.clock.now()
     local info = {
         run_id = given.run_id,
         provider = NAME,
         repo = given.repo,
         ref = given.ref,
         created_at = created_at,
-        expires_at = created_at + lifetime_ms,
+        expires_at = created_at + compat.integer(lifetime_ms),
     }
 
     local env = environment(provider.root .. "/" .. id, provider.env, given.env)
@@ -103,11 +135,7 @@ local function create(provider, given)
         remove = function()
             local used = handle
             handle = nil
-            local removed, failure = folders.remove(provider.root, id, used)
-            if not removed and failure.code == "record_locked" then
-                failure = errors.sandbox("remove_failed", "a collection is removing the workspace; dispose it again")
-            end
-            return removed, failure
+            return remove(provider.root, id, used)
         end,
     })
     local prepared
@@ -172,7 +200,14 @@ function local_sandbox.create_local_sandbox(given)
         if asked.signal and asked.signal.aborted then
             return nil, task.aborted(asked.signal)
         end
-        return task.wait(task.start(create, provider, asked))
+        if asked.repo ~= nil then
+            local err
+            asked.repo, err = rules.normalize_repo(asked.repo, { allow_file_repos = true })
+            if not asked.repo then
+                return nil, err
+            end
+        end
+        return task.wait(task.start(create, provider, asked, now(provider)))
     end
 
     --- Removes the workspaces under `root` whose lifetime is over, whoever made them: those of a program
@@ -181,7 +216,7 @@ function local_sandbox.create_local_sandbox(given)
     ---@return chamvi.Error? err SandboxError `gc_failed`, with `count`: some could not be removed, the others are gone
     local function collect_garbage(_)
         task.check_may_wait("collect_garbage")
-        return task.wait(task.start(collect, provider.root, provider.clock.now()))
+        return task.wait(task.start(collect, provider.root, now(provider)))
     end
 
     return { name = NAME, create = create_workspace, collect_garbage = collect_garbage }

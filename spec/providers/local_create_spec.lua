@@ -161,10 +161,10 @@ describe("create of a local workspace", function()
 
         it("every other transport", function()
             local marker = place.folder .. "/marker"
-            fails("checkout_failed", { repo = "ext::sh -c touch% " .. marker })
-            fails("checkout_failed", { repo = "ssh://127.0.0.1:1/owner/name" })
-            fails("checkout_failed", { repo = "http://127.0.0.1:1/owner/name" })
-            fails("checkout_failed", { repo = "--upload-pack=touch " .. marker })
+            fails("invalid_repo", { repo = "ext::sh -c touch% " .. marker })
+            fails("invalid_repo", { repo = "ssh://127.0.0.1:1/owner/name" })
+            fails("invalid_repo", { repo = "http://127.0.0.1:1/owner/name" })
+            fails("invalid_repo", { repo = "--upload-pack=touch " .. marker })
             assert.is_nil(scratch.read(marker))
         end)
 

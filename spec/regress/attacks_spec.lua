@@ -151,6 +151,102 @@ describe("an attack:", function()
         end)
     end)
 
+    it("no part of a wrong repository is told to anybody", function()
+        local urls = {
+            "https://h/x?token=SECRET",
+            "https://h/x#SECRET",
+            "https:///u:SECRET@h/x",
+            "https://u%3aSECRET%40h/x",
+            "SECRET/../x",
+            "/SECRET",
+            "ssh://SECRET@h/x",
+            "SECRET:path",
+        }
+        place.with(function(workspace)
+            for _, url in ipairs(urls) do
+                for _, make in ipairs({
+                    function()
+                        return place.provider():create({ run_id = "spec", repo = url })
+                    end,
+                    function()
+                        return sandbox.prepare_workspace(workspace, { repo = url })
+                    end,
+                }) do
+                    local made, err = make()
+                    assert.is_nil(made)
+                    assert.equal("invalid_repo", err.code)
+                    assert.is_nil((err.message .. (err.detail or "")):find("SECRET", 1, true))
+                end
+            end
+        end)
+    end)
+
+    it("a checkout can be tried again after one that failed", function()
+        local repository = scratch.repository(place.folder .. "/repository")
+        place.with(function(workspace)
+            local prepared, err = sandbox.prepare_workspace(workspace, { repo = repository.url, ref = "nope" })
+            assert.is_nil(prepared)
+            assert.equal("checkout_failed", err.code)
+            prepared = assert(sandbox.prepare_workspace(workspace, { repo = repository.url, ref = "v1" }))
+            assert.equal(repository.first, prepared.commit)
+            local url = assert(workspace:exec({ "git", "remote", "get-url", "origin" })).stdout
+            assert.equal(repository.url .. "\n", url)
+            assert.equal(0, assert(workspace:exec({ "git", "fetch", "-q", "origin" })).exit_code)
+        end)
+        scratch.remove(place.folder .. "/repository")
+    end)
+
+    it("a disposal waits for a collection that removes the same workspace", function()
+        local late = place.provider({
+            clock = {
+                now = function()
+                    return require("chamvi.sandbox.core").now_ms() + 1e9
+                end,
+            },
+        })
+        for _ = 1, 5 do
+            local workspace = assert(place.provider():create({ run_id = "spec" }))
+            assert(workspace:exec({ "sh", "-c", "for i in $(seq 500); do mkdir d$i; done" }))
+            local results = sandbox.run(sandbox.all, {
+                function()
+                    return late:collect_garbage()
+                end,
+                function()
+                    sandbox.sleep(1)
+                    return workspace:dispose()
+                end,
+            })
+            assert.is_number(results[1][1], tostring(results[1][2]))
+            assert.is_true(results[2][1], tostring(results[2][2]))
+            assert.same({}, scratch.list(place.root))
+        end
+    end)
+
+    it("a clock that gives no whole number is named, with the caller's place", function()
+        for _, time in ipairs({ "x", 1.5, 0 / 0, 1 / 0, true }) do
+            local provider = place.provider({
+                clock = {
+                    now = function()
+                        return time
+                    end,
+                },
+            })
+            local ok, err = pcall(provider.create, provider, { run_id = "spec" })
+            assert.is_false(ok)
+            assert.equal("InvalidAgentDefinitionError", err.name)
+            assert.is_truthy(err.message:find("clock", 1, true))
+            assert.is_truthy(err.where:find("attacks_spec", 1, true))
+        end
+    end)
+
+    it("times are whole numbers, and messages valid UTF-8", function()
+        local workspace = assert(place.provider({ limits = { timeout_ms = 60000.0 } }):create({ run_id = "spec" }))
+        assert.is_nil(tostring(workspace.info.expires_at):find("[^%d]"))
+        local _, err = workspace:read_file("caf\233")
+        assert.is_truthy(err.message:find("caf\239\191\189", 1, true), err.message)
+        assert(workspace:dispose())
+    end)
+
     if jit then
         it("a forked child gets nothing of the parent's, and marks nothing disposed", function()
             local text = run_program(([[

@@ -10,4 +10,11 @@ function compat.pack(...)
     return { n = select("#", ...), ... }
 end
 
+--- A whole number as the type that Lua 5.4 prints without ".0".
+---@param number number without a fraction
+---@return integer
+function compat.integer(number)
+    return math.tointeger and math.tointeger(number) or number
+end
+
 return compat

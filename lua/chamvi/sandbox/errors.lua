@@ -1,5 +1,7 @@
 -- The one error type. Everything that the library returns as `nil, err` or raises on purpose is made here.
 
+local native = require "chamvi.sandbox.core"
+
 local errors = {}
 
 -- What an engine or git answered is kept as `detail` up to this length.
@@ -41,8 +43,18 @@ local function cut(text, max_bytes)
     return (text:sub(1, max_bytes):gsub("[\192-\255][\128-\191]*$", ""))
 end
 
+-- Valid UTF-8 of a bounded length, whatever bytes a path or a callback has brought in.
+local function readable(text)
+    if #text <= MESSAGE_MAX_BYTES and not text:find("[\128-\255]") then
+        return text
+    end
+    local collector = native.create_output_collector(MESSAGE_MAX_BYTES)
+    collector:write(text)
+    return collector:text()
+end
+
 local function new(name, code, message, fields)
-    local err = { name = name, code = code, message = one_line(cut(message, MESSAGE_MAX_BYTES)) }
+    local err = { name = name, code = code, message = one_line(readable(message)) }
     if fields then
         for key, value in pairs(fields) do
             err[key] = value

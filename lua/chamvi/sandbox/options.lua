@@ -44,6 +44,9 @@ function options.string(value)
     if value == "" then
         return "must not be empty"
     end
+    if value:find("%z") then
+        return "must not have a NUL byte"
+    end
 end
 
 function options.absolute_path(value)

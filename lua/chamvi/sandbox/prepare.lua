@@ -42,16 +42,6 @@ local function trim(text)
     return (text:gsub("^%s+", ""):gsub("%s+$", ""))
 end
 
-local function check_repo(repo)
-    if type(repo) ~= "string" or repo == "" or repo:find("%c") then
-        return nil, errors.validation("invalid_repo", "repo must be the URL of a repository")
-    end
-    if redact(repo) ~= repo then
-        return nil, errors.validation("invalid_repo", "repo must not carry a user name or password")
-    end
-    return true
-end
-
 -- Runs git; `doing` says what for. Returns its result when it exited with 0 or `accepted`.
 local function git(workspace, signal, doing, arguments, accepted)
     local argv = {}
@@ -75,6 +65,8 @@ local function git(workspace, signal, doing, arguments, accepted)
         reason = ("it took longer than %d ms"):format(constants.EXEC_TIMEOUT_MAX_MS)
     elseif result.exit_code == 127 then
         reason = "the workspace has no git, or no env"
+    elseif words == "" then
+        reason = "git ended with exit code " .. result.exit_code
     else
         reason = words:match("fatal: ([^\n]*)") or words:match("error: ([^\n]*)") or words:match("^[^\n]*")
     end
@@ -129,8 +121,8 @@ return function(workspace, input)
     local repo, ref, signal = given.repo, given.ref, given.signal
     local ok, err
     if repo ~= nil then
-        ok, err = check_repo(repo)
-        if not ok then
+        repo, err = rules.normalize_repo(repo, { allow_file_repos = true })
+        if not repo then
             return nil, err
         end
     end
@@ -152,9 +144,13 @@ return function(workspace, input)
     if repo == nil then
         return {}
     end
-    ok, err = git(workspace, signal, "adding the remote", { "remote", "add", "--", "origin", repo })
-    if not ok then
-        return nil, err
+    -- Set rather than added, so that a call after a failed one works.
+    for name, value in pairs({ url = repo, fetch = "+refs/heads/*:refs/remotes/origin/*" }) do
+        local setting = { "config", "--replace-all", "remote.origin." .. name, value }
+        ok, err = git(workspace, signal, "setting the remote", setting)
+        if not ok then
+            return nil, err
+        end
     end
     local commit
     commit, err = fetch(workspace, signal, ref)
