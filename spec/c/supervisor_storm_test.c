@@ -1,4 +1,5 @@
 /* The supervisor, black box: storms of processes, orphans, and children that are stopped. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include "support/harness.h"
+#include "support/scratch.h"
 
 /* Runs the act `times` times side by side and lets it rage, then closes. */
 static void expect_storm_ends(const char *const *act, int times)
@@ -182,6 +184,24 @@ static void test_stopped_child_stops_nobody_else(void **state)
     sup_end(sup);
 }
 
+static void lose_waitid(struct sup *sup)
+{
+    (void)sup;
+    scratch_lose_call(SYS_waitid, ENOSYS);
+}
+
+/* Nothing can be reaped then; the end still comes within the limits of both kill loops. */
+static void test_end_without_waitid(void **state)
+{
+    (void)state;
+    struct sup *sup = sup_start(&(struct sup_options){.prepare = lose_waitid});
+    sup_sh(sup, "exec sleep 100");
+    sup_wait_commands(sup, 1, 2000);
+    sup_send(sup, CV_FRAME_CLOSE, 0, NULL, 0);
+    sup_wait_eof(sup, 6000);
+    sup_expect_guard_exit(sup);
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -195,6 +215,7 @@ int main(int argc, char **argv)
         SUP_TEST(test_orphans_are_reaped),
         SUP_TEST(test_orphans_are_adopted),
         SUP_TEST(test_stopped_child_stops_nobody_else),
+        SUP_TEST(test_end_without_waitid),
     };
     return SUP_MAIN(argc, argv, tests);
 }

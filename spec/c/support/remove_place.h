@@ -107,7 +107,7 @@ static inline const char *prepare(const struct job *job)
     if (job->user != 0 && geteuid() == 0 && (setgid(job->user) != 0 || setuid(job->user) != 0))
         return "setuid failed";
     if (job->no_openat2)
-        scratch_lose_openat2(ENOSYS);
+        scratch_lose_call(SYS_openat2, ENOSYS);
     return NULL;
 }
 

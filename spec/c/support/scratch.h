@@ -136,14 +136,14 @@ static inline void scratch_calm(pid_t pid)
 }
 
 /*
- * From here on openat2(2) fails with `errnum` in this process, which scratch_apart has started: an
- * old kernel, an old filter.
+ * From here on the system call fails with `errnum` in this process, one of its own, and in what it
+ * runs: an old kernel, an old filter.
  */
-static inline void scratch_lose_openat2(int errnum)
+static inline void scratch_lose_call(unsigned number, int errnum)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)errnum),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
