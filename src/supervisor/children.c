@@ -124,7 +124,8 @@ static bool reap_ended(void)
     for (;;) {
         siginfo_t info = {0};
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | __WALL) != 0 && errno != EINTR)
-            return errno == ECHILD; /* anything else says nothing: the caller's time limit decides */
+            return errno ==
+                   ECHILD; /* anything else says nothing: the caller's time limit decides */
         if (info.si_pid == 0)
             return false;
     }
