@@ -244,6 +244,7 @@ describe("an attack:", function()
         assert.is_nil(tostring(workspace.info.expires_at):find("[^%d]"))
         local _, err = workspace:read_file("caf\233")
         assert.is_truthy(err.message:find("caf\239\191\189", 1, true), err.message)
+        assert.equal("a?b", require("chamvi.sandbox.errors").sandbox("x", "a\27b").message)
         assert(workspace:dispose())
     end)
 

@@ -28,13 +28,6 @@ function Error.__concat(left, right)
     return tostring(left) .. tostring(right)
 end
 
-local function one_line(text)
-    if not text:find("[\r\n]") then -- nearly always
-        return text
-    end
-    return (text:gsub("%s*[\r\n]+%s*", " "):gsub("[%z\1-\31\127]", "?"))
-end
-
 -- Cuts without leaving the first bytes of a UTF-8 character at the end.
 local function cut(text, max_bytes)
     if #text <= max_bytes then
@@ -43,18 +36,18 @@ local function cut(text, max_bytes)
     return (text:sub(1, max_bytes):gsub("[\192-\255][\128-\191]*$", ""))
 end
 
--- Valid UTF-8 of a bounded length, whatever bytes a path or a callback has brought in.
+-- One line of valid UTF-8 of a bounded length, whatever bytes a path or a callback has brought in.
 local function readable(text)
-    if #text <= MESSAGE_MAX_BYTES and not text:find("[\128-\255]") then
+    if #text <= MESSAGE_MAX_BYTES and not text:find("[^ -~]") then -- plain ASCII, as nearly always
         return text
     end
     local collector = native.create_output_collector(MESSAGE_MAX_BYTES)
     collector:write(text)
-    return collector:text()
+    return (collector:text():gsub("%s*[\r\n]+%s*", " "):gsub("[%z\1-\31\127]", "?"))
 end
 
 local function new(name, code, message, fields)
-    local err = { name = name, code = code, message = one_line(readable(message)) }
+    local err = { name = name, code = code, message = readable(message) }
     if fields then
         for key, value in pairs(fields) do
             err[key] = value
