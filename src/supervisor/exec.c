@@ -83,7 +83,6 @@ static void forget(struct cv_runtime *runtime, struct cv_exec *exec)
     cv_stream_close(runtime, &exec->streams[ERR]);
     cv_feed_close(runtime, &exec->feed);
     cv_heap_remove(&runtime->timers, &exec->timer);
-    cv_list_remove(&exec->link);
     free(exec);
 }
 
@@ -93,12 +92,11 @@ static struct cv_exec *create(struct cv_runtime *runtime, uint32_t id, const str
     if (exec == NULL)
         return NULL;
     bool all = (start->flags & CV_START_STREAM_ALL) != 0;
-    cv_list_init(&exec->link);
     cv_stream_init(&exec->streams[OUT], exec, CV_FRAME_STDOUT, id,
                    all ? UINT64_MAX : start->stdout_cap);
     cv_stream_init(&exec->streams[ERR], exec, CV_FRAME_STDERR, id,
                    all ? UINT64_MAX : start->stderr_cap);
-    cv_feed_init(&exec->feed, exec, id, runtime->stdin_credit);
+    cv_feed_init(&exec->feed, id, runtime->stdin_credit);
     /* Rounded up, and from the moment that the duration is counted from: never struck early. */
     exec->started_ns = cv_clock_ns();
     int64_t limit = exec->started_ns / 1000000 + 1 + start->timeout_ms;
@@ -329,7 +327,6 @@ static void report(struct cv_runtime *runtime, struct cv_exec *exec)
     cv_spawn_release(exec->spawn);
     exec->spawn = NULL;
     exec->state = CV_EXEC_REPORTED;
-    cv_list_append(&runtime->draining, &exec->link);
     cv_stream_discard(runtime, &exec->streams[OUT]);
     cv_stream_discard(runtime, &exec->streams[ERR]);
 }

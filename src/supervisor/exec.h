@@ -27,7 +27,6 @@ enum cv_exec_state {
 struct cv_exec {
     struct cv_idnode by_id;
     struct cv_idnode by_pid;
-    struct cv_list link; /* in `draining` once it was reported */
     struct cv_timer timer;
     enum cv_exec_state state;
     pid_t pid; /* also the process group */

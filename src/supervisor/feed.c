@@ -13,9 +13,9 @@
 /* Credit goes back in portions, not for every small write. */
 #define CREDIT_PORTION 16384
 
-void cv_feed_init(struct cv_feed *feed, struct cv_exec *exec, uint32_t id, uint32_t credit)
+void cv_feed_init(struct cv_feed *feed, uint32_t id, uint32_t credit)
 {
-    *feed = (struct cv_feed){.watch.kind = CV_WATCH_FEED, .exec = exec, .id = id, .fd = -1};
+    *feed = (struct cv_feed){.watch.kind = CV_WATCH_FEED, .id = id, .fd = -1};
     cv_buf_init(&feed->bytes, credit);
 }
 

@@ -5,11 +5,8 @@
 #include "base/buf.h"
 #include "supervisor/runtime.h"
 
-struct cv_exec;
-
 struct cv_feed {
     struct cv_watch watch; /* first member: CV_WATCH_FEED */
-    struct cv_exec *exec;
     uint32_t id;
     int fd;              /* write end, -1 when closed */
     struct cv_buf bytes; /* at most the stdin credit */
@@ -19,7 +16,7 @@ struct cv_feed {
 };
 
 /* A closed feed. */
-void cv_feed_init(struct cv_feed *feed, struct cv_exec *exec, uint32_t id, uint32_t credit);
+void cv_feed_init(struct cv_feed *feed, uint32_t id, uint32_t credit);
 /* Takes over the write end `fd`. False with errno; then `fd` is still the caller's. */
 bool cv_feed_open(struct cv_feed *feed, int fd);
 /* Bytes of the host. False when it sent more than its credit. A closed feed drops them. */

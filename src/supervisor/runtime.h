@@ -34,14 +34,13 @@ struct cv_watch {
 struct cv_runtime {
     int epoll;
     struct cv_outq out;
-    uint64_t credit;         /* output bytes that may still be sent */
-    uint32_t stdin_credit;   /* bytes of stdin buffered per command */
-    struct cv_heap timers;   /* milliseconds of CLOCK_MONOTONIC */
-    struct cv_list ready;    /* streams that may have something to read */
-    struct cv_list stalled;  /* streams that wait for credit or for room in `out` */
-    struct cv_list draining; /* execs that were reported, whose output is still held */
-    struct cv_idmap by_id;   /* execs not yet reported */
-    struct cv_idmap by_pid;  /* execs whose leader is not yet reaped */
+    uint64_t credit;        /* output bytes that may still be sent */
+    uint32_t stdin_credit;  /* bytes of stdin buffered per command */
+    struct cv_heap timers;  /* milliseconds of CLOCK_MONOTONIC */
+    struct cv_list ready;   /* streams that may have something to read */
+    struct cv_list stalled; /* streams that wait for credit or for room in `out` */
+    struct cv_idmap by_id;  /* execs not yet reported */
+    struct cv_idmap by_pid; /* execs whose leader is not yet reaped */
     struct cv_children children;
     struct cv_workspace workspace;
     struct cv_files requests;

@@ -502,7 +502,6 @@ static void set_up(struct session *session)
     cv_idmap_init(&runtime->by_pid);
     cv_list_init(&runtime->ready);
     cv_list_init(&runtime->stalled);
-    cv_list_init(&runtime->draining);
     cv_files_init(&runtime->requests);
     session->sees_children = cv_children_open(&runtime->children);
     cv_frame_reader_init(&session->reader, 'h');

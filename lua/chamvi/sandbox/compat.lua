@@ -1,4 +1,4 @@
--- What Lua 5.4 and LuaJIT spell differently, for the library's own use.
+-- What Lua 5.4 and LuaJIT spell differently or lack, for the library's own use.
 
 local compat = {}
 
@@ -15,6 +15,17 @@ end
 ---@return integer
 function compat.integer(number)
     return math.tointeger and math.tointeger(number) or number
+end
+
+--- Cuts without leaving the first bytes of a UTF-8 character at the end.
+---@param text string
+---@param max_bytes integer
+---@return string
+function compat.cut(text, max_bytes)
+    if #text <= max_bytes then
+        return text
+    end
+    return (text:sub(1, max_bytes):gsub("[\192-\255][\128-\191]*$", ""))
 end
 
 return compat

@@ -1,5 +1,6 @@
 -- The one error type. Everything that the library returns as `nil, err` or raises on purpose is made here.
 
+local compat = require "chamvi.sandbox.compat"
 local native = require "chamvi.sandbox.core"
 
 local errors = {}
@@ -28,14 +29,6 @@ function Error.__concat(left, right)
     return tostring(left) .. tostring(right)
 end
 
--- Cuts without leaving the first bytes of a UTF-8 character at the end.
-local function cut(text, max_bytes)
-    if #text <= max_bytes then
-        return text
-    end
-    return (text:sub(1, max_bytes):gsub("[\192-\255][\128-\191]*$", ""))
-end
-
 -- One line of valid UTF-8 of a bounded length, whatever bytes a path or a callback has brought in.
 local function readable(text)
     if #text <= MESSAGE_MAX_BYTES and not text:find("[^ -~]") then -- plain ASCII, as nearly always
@@ -53,7 +46,7 @@ local function new(name, code, message, fields)
             err[key] = value
         end
         if err.detail then
-            err.detail = cut(err.detail, DETAIL_MAX_BYTES)
+            err.detail = compat.cut(err.detail, DETAIL_MAX_BYTES)
         end
     end
     return setmetatable(err, Error)

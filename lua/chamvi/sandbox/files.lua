@@ -1,6 +1,7 @@
 -- What `read_file` and `write_file` of every workspace have in common: the checks of what they are given,
 -- and their errors in words that tell a model what to do.
 
+local compat = require "chamvi.sandbox.compat"
 local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 
@@ -40,8 +41,7 @@ local MESSAGES = {
 
 local function shown(path)
     path = path:gsub("%c", "?")
-    return #path > PATH_SHOWN_BYTES and path:sub(1, PATH_SHOWN_BYTES):gsub("[\192-\255][\128-\191]*$", "") .. "..."
-        or path
+    return #path > PATH_SHOWN_BYTES and compat.cut(path, PATH_SHOWN_BYTES) .. "..." or path
 end
 
 -- The error `code` about `path`; `detail` is what the system said.

@@ -192,6 +192,15 @@ local function check_usable(self)
     return true
 end
 
+-- The core, for a call on a workspace that still is one.
+local function usable_core(self)
+    local usable, err = check_usable(self)
+    if not usable then
+        return nil, err
+    end
+    return loop.core()
+end
+
 local function mark_gone(self)
     self._state.gone = true
     self.disposed = true
@@ -288,14 +297,8 @@ function Workspace:read_file(path)
         return nil, err
     end
     task.check_may_wait("read_file")
-    local usable
-    usable, err = check_usable(self)
-    if not usable then
-        return nil, err
-    end
-
     local core
-    core, err = loop.core()
+    core, err = usable_core(self)
     if not core then
         return nil, err
     end
@@ -329,13 +332,8 @@ function Workspace:write_file(path, content)
         return nil, err
     end
     task.check_may_wait("write_file")
-    ok, err = check_usable(self)
-    if not ok then
-        return nil, err
-    end
-
     local core
-    core, err = loop.core()
+    core, err = usable_core(self)
     if not core then
         return nil, err
     end
