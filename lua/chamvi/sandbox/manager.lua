@@ -318,13 +318,9 @@ function Manager:get(run_id, id)
     return slot.workspace
 end
 
--- Waits for what `finish` has left; failures of disposals go to `on_error`.
-local function wait_for(state, left)
-    for _, slot in ipairs(left.creates) do
-        task.wait(slot.ended)
-    end
-    for _, disposal in ipairs(left.disposals) do
-        state.runs:wait_and_report(disposal)
+local function wait_for(left)
+    for _, future in ipairs(left) do
+        task.wait(future)
     end
 end
 
@@ -332,7 +328,7 @@ end
 local function release_run(state, run_id)
     local run = state.runs:find(run_id)
     if run then
-        wait_for(state, state.runs:finish(run, errors.sandbox("released", "the run was released")))
+        wait_for(state.runs:finish(run, errors.sandbox("released", "the run was released")))
     end
     return true
 end
@@ -469,7 +465,7 @@ end
 -- Runs as a job: waits for all that the runs have left and for a collection under way.
 local function wait_for_all(state, lefts)
     for _, left in ipairs(lefts) do
-        wait_for(state, left)
+        wait_for(left)
     end
     state.collection:wait()
 end

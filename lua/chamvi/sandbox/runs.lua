@@ -328,19 +328,26 @@ end
 --- Ends all that a run has: aborts its creates, disposes its workspaces and tries failed disposals again.
 ---@param run chamvi.Run
 ---@param err chamvi.Error what waiters get
----@return { creates: chamvi.Slot[], disposals: chamvi.Disposal[] } # what is not over yet
+---@return chamvi.Future[] # what is not over yet. Failures of disposals go to `on_error`, each as soon as it is there
 function Runs:finish(run, err)
-    local left = { creates = values(run.ending), disposals = values(run.disposals) }
-    for _, disposal in ipairs(left.disposals) do
+    local left = {}
+    for slot in pairs(run.ending) do
+        table.insert(left, slot.ended)
+    end
+    local disposals = values(run.disposals)
+    for _, disposal in ipairs(disposals) do
         self:retry(run, disposal)
     end
     for _, slot in ipairs(values(run.slots)) do
         if slot.workspace then
-            table.insert(left.disposals, self:drop(slot))
+            table.insert(disposals, self:drop(slot))
         else
-            table.insert(left.creates, slot)
+            table.insert(left, slot.ended)
             self:abort(slot, err)
         end
+    end
+    for _, disposal in ipairs(disposals) do
+        table.insert(left, task.start(self.wait_and_report, self, disposal))
     end
     return left
 end
