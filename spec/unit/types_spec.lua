@@ -93,6 +93,16 @@ describe("the definitions", function()
             end)
         end)
 
+        it("a manager, its hooks and a bound run", function()
+            local manager = sandbox.create_workspace_manager({ provider = place.provider() })
+            assert_declared("chamvi.WorkspaceManager", manager)
+            assert_declared("chamvi.RunHooks", manager:hooks())
+            manager:with_run("run", function(run)
+                assert_declared("chamvi.BoundRun", run)
+            end)
+            manager:close()
+        end)
+
         it("a signal, a task and a loop", function()
             local signal, aborted = sandbox.signal(), sandbox.signal()
             aborted:abort("reason")
@@ -113,6 +123,9 @@ describe("the definitions", function()
             ["chamvi.NormalizeRepoOptions"] = { LIBRARY .. "rules.lua", "NORMALIZE_OPTIONS" },
             ["chamvi.LocalOptions"] = { LOCAL, "PROVIDER_OPTIONS" },
             ["chamvi.CreateOptions"] = { LOCAL, "CREATE_OPTIONS" },
+            ["chamvi.WorkspaceManagerOptions"] = { LIBRARY .. "manager.lua", "MANAGER_OPTIONS" },
+            ["chamvi.AcquireOptions"] = { LIBRARY .. "manager.lua", "ACQUIRE_OPTIONS" },
+            ["chamvi.CloseOptions"] = { LIBRARY .. "manager.lua", "CLOSE_OPTIONS" },
         }
         for class, from in pairs(option_tables) do
             it("the options " .. class, function()
@@ -175,6 +188,7 @@ describe("the definitions", function()
         -- By class and name, where the sources call it otherwise.
         local elsewhere = {
             ["chamvi.sandbox"] = {
+                create_workspace_manager = { LIBRARY .. "manager.lua", nil, "create_workspace_manager" },
                 is_error = { LIBRARY .. "errors.lua", "errors", "is_error" },
                 null = { LIBRARY .. "init.lua", "sandbox", "null" },
                 prepare_workspace = { LIBRARY .. "prepare.lua", nil, "return" },

@@ -4,9 +4,9 @@
 local clocks = require "chamvi.sandbox.clock"
 local collection = require "chamvi.sandbox.collection"
 local constants = require "chamvi.sandbox.constants"
+local endings = require "chamvi.sandbox.endings"
 local errors = require "chamvi.sandbox.errors"
 local events = require "chamvi.sandbox.events"
-local loop = require "chamvi.sandbox.loop"
 local options = require "chamvi.sandbox.options"
 local reporter = require "chamvi.sandbox.reporter"
 local rules = require "chamvi.sandbox.rules"
@@ -37,6 +37,11 @@ local CLOSE_OPTIONS = { timeout_ms = options.natural }
 ---@class chamvi.WorkspaceManager
 local Manager = {}
 Manager.__index = Manager
+
+---@class chamvi.Provider
+---@field name string
+---@field create fun(self: chamvi.Provider, request: chamvi.CreateOptions): chamvi.Workspace?, chamvi.Error?
+---@field collect_garbage fun(self: chamvi.Provider): integer?, chamvi.Error?
 
 ---@class chamvi.WorkspaceManagerOptions
 ---@field provider chamvi.Provider
@@ -168,11 +173,16 @@ local function check_cap(state, run_id)
     return true
 end
 
+---@class chamvi.AcquireOptions
+---@field repo? string `owner/name`, an https URL, or file:///absolute/path with `allow_file_repos`; none: the workspace
+---   without a repository
+---@field ref? string a branch, a tag, a full ref name or a full commit id; none: what the run has, or the default
+---@field signal? chamvi.Signal aborts this call; the create goes on while others wait for it
+
 --- The run's workspace of a repository, or the one without any: made when there is none, or when it has expired or is
 --- gone. Calls at the same time share one create. Waits for the create.
 ---@param run_id string
----@param given? { repo?: string, ref?: string, signal?: chamvi.Signal } `repo` is `owner/name` or a URL. `signal`
----   aborts this call; the create goes on while others wait for it
+---@param given? chamvi.AcquireOptions
 ---@return chamvi.Workspace|nil
 ---@return boolean|chamvi.Error reused true when the run had it already, or was making it. Or the error: ValidationError
 ---   `invalid_repo`, `repo_not_allowed`, `invalid_ref`, `invalid_input`; SandboxError `ref_conflict`, `cap_reached`,
@@ -318,21 +328,6 @@ function Manager:get(run_id, id)
     return slot.workspace
 end
 
-local function wait_for(left)
-    for _, future in ipairs(left) do
-        task.wait(future)
-    end
-end
-
--- Runs as a job.
-local function release_run(state, run_id)
-    local run = state.runs:find(run_id)
-    if run then
-        wait_for(state.runs:finish(run, errors.sandbox("released", "the run was released")))
-    end
-    return true
-end
-
 local function release_one(state, run, id)
     local slot = slot_of(run, id)
     local disposal = slot and state.runs:drop(slot)
@@ -359,7 +354,7 @@ function Manager:release(run_id, id)
     task.check_may_wait("release")
     local state = self._state
     if id == nil then
-        return task.wait(task.start(release_run, state, run_id))
+        return endings.release(state.runs, run_id)
     end
     local ok, err = check_id(id)
     if not ok then
@@ -370,19 +365,12 @@ end
 
 -- ---- Runs that settle --------------------------------------------------------------------------
 
--- Releases a run in the background. Never waits, never raises.
-local function release_in_background(state, run_id)
-    task.start(function()
-        local released, err = pcall(release_run, state, run_id)
-        if not released then
-            state.on_error(err)
-        end
-    end)
-end
+---@class chamvi.Engine
+---@field on fun(self: chamvi.Engine, event: string, listener: fun(event: any)): fun() subscribes and returns what ends
+---   that; a listener is to be given the run id, or a table that has it as `run_id`
 
 --- Releases runs when an engine says that they have settled: at its events `completed`, `failed` and `cancelled`.
----@param engine table with `engine:on(event, listener)`, which returns a function that unsubscribes. The listener takes
----   the run id, or a table that has it as `run_id`
+---@param engine chamvi.Engine
 ---@return fun() unsubscribe
 function Manager:attach(engine)
     check_self(self, "attach")
@@ -394,24 +382,29 @@ function Manager:attach(engine)
         return function() end
     end
     return state.events:attach(engine, function(run_id)
-        release_in_background(state, run_id)
+        endings.release_in_background(state.runs, run_id)
     end)
 end
 
+---@class chamvi.RunHooks
+---@field completed fun(run_id: string)
+---@field failed fun(run_id: string)
+---@field cancelled fun(run_id: string)
+
 --- Functions that release a run in the background, for engines without events. They never wait.
----@return { completed: fun(run_id: string), failed: fun(run_id: string), cancelled: fun(run_id: string) }
+---@return chamvi.RunHooks
 function Manager:hooks()
     check_self(self, "hooks")
     local state = self._state
     local listen = state.events:listener(function(run_id)
-        release_in_background(state, run_id)
+        endings.release_in_background(state.runs, run_id)
     end)
     return { completed = listen, failed = listen, cancelled = listen }
 end
 
 ---@class chamvi.BoundRun
 ---@field id string
----@field acquire fun(self: chamvi.BoundRun, given?: table): chamvi.Workspace?, boolean|chamvi.Error
+---@field acquire fun(self: chamvi.BoundRun, given?: chamvi.AcquireOptions): chamvi.Workspace?, boolean|chamvi.Error
 ---@field get fun(self: chamvi.BoundRun, id?: string): chamvi.Workspace?, chamvi.Error?
 ---@field release fun(self: chamvi.BoundRun, id?: string): true?, chamvi.Error?
 
@@ -462,59 +455,13 @@ function Manager:collect_garbage()
     return self._state.collection:run()
 end
 
--- Runs as a job: waits for all that the runs have left and for a collection under way.
-local function wait_for_all(state, lefts)
-    for _, left in ipairs(lefts) do
-        wait_for(left)
-    end
-    state.collection:wait()
-end
-
--- One error for each disposal and create that is not over.
-local function report_unfinished(state)
-    for _, run in ipairs(state.runs:all()) do
-        for _, disposal in pairs(run.disposals) do
-            if not disposal.attempt.done then
-                state.on_error(errors.sandbox("closed",
-                    ("the manager was closed while the workspace %s was still being disposed"):format(disposal.id)))
-            end
-        end
-        for slot in pairs(run.ending) do
-            if not slot.ended.done then
-                state.on_error(errors.sandbox("closed",
-                    ("the manager was closed while a workspace of the run %s was still being made"):format(run.id)))
-            end
-        end
-    end
-end
-
--- Waits for the future, but not longer than that. Returns whether it is done.
-local function wait_at_most(future, timeout_ms, on_error)
-    if future.done then
-        return true
-    end
-    local core, err = loop.core()
-    if not core then
-        on_error(err)
-        return false
-    end
-    local either = task.future()
-    local timer = core:timer(timeout_ms)
-    loop.expect(timer, function()
-        either:set()
-    end)
-    future:subscribe(function()
-        either:set()
-    end)
-    task.wait(either)
-    core:abort(timer, "aborted", "no longer needed")
-    return future.done
-end
+---@class chamvi.CloseOptions
+---@field timeout_ms? integer how long to wait at most; default CLOSE_TIMEOUT_MS. What is still being disposed then
+---   goes on, and is reported to `on_error`
 
 --- Ends the manager: unsubscribes from engines, aborts the creates under way and disposes all workspaces. Waits for
 --- that, and for what was being disposed already. Afterwards `acquire` returns `closed`.
----@param given? { timeout_ms?: integer } how long to wait at most; default CLOSE_TIMEOUT_MS. What is still being
----   disposed then goes on, and is reported to `on_error`
+---@param given? chamvi.CloseOptions
 ---@return true
 function Manager:close(given)
     check_self(self, "close")
@@ -523,14 +470,7 @@ function Manager:close(given)
     local state = self._state
     state.closed = true
     state.events:unsubscribe_all()
-    local lefts = {}
-    for _, run in ipairs(state.runs:all()) do
-        table.insert(lefts, state.runs:finish(run, closed_error()))
-    end
-    local all = task.start(wait_for_all, state, lefts)
-    if not wait_at_most(all, asked.timeout_ms or constants.CLOSE_TIMEOUT_MS, state.on_error) then
-        report_unfinished(state)
-    end
+    endings.close(state.runs, state.collection, closed_error(), asked.timeout_ms or constants.CLOSE_TIMEOUT_MS)
     return true
 end
 
