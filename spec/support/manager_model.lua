@@ -158,7 +158,9 @@ local function report(self, removal)
 end
 
 local function remove_in_background(self, workspace)
-    report(self, remove(self, workspace))
+    local removal = remove(self, workspace)
+    report(self, removal)
+    return removal
 end
 
 local function removals_of(self, run_id)
@@ -352,7 +354,10 @@ function Model:create_ends(number, outcome)
 
     if create.aborted then -- too late
         if workspace then
-            remove_in_background(self, workspace)
+            when_removed(remove_in_background(self, workspace), function()
+                finish(self, create.work)
+            end)
+            return
         elseif outcome ~= "aborted" then
             self.reported = self.reported + 1
         end

@@ -79,7 +79,8 @@ end
 
 -- Forgets a run of which nothing is left.
 local function forget_empty(self, run)
-    if not (next(run.slots) or next(run.ending) or next(run.disposals)) then
+    local empty = not (next(run.slots) or next(run.ending) or next(run.disposals))
+    if empty and self.by_id[run.id] == run then -- not one of the same id that came after it
         self.by_id[run.id] = nil
     end
 end
@@ -226,9 +227,15 @@ local function create(self, slot, request)
     local workspace, err = call_create(self.provider, request)
     if slot.aborted then
         if workspace then -- it came too late
-            self:wait_and_report(dispose(self, run, workspace, workspace.id, workspace.info.expires_at))
+            local disposal = dispose(self, run, workspace, workspace.id, workspace.info.expires_at)
+            run.ending[slot] = nil
+            self:wait_and_report(disposal)
+        else
+            run.ending[slot] = nil
+            if err.code ~= "aborted" then
+                self.on_error(err) -- all its waiters were told something else
+            end
         end
-        run.ending[slot] = nil
     elseif workspace then
         slot.workspace, slot.id, slot.expires_at = workspace, workspace.id, workspace.info.expires_at
     else
