@@ -189,8 +189,8 @@ Fake.__index = Fake
 local function succeed() end
 
 --- A provider.
----@param options? { clock?: { now: fun(): integer }, forgetful?: boolean } without a clock, time stands at 0; a forgetful
----   one keeps nothing about a workspace that was disposed, for specs that make very many
+---@param options? { clock?: { now: fun(): integer }, forgetful?: boolean } without a clock, time stands at 0; a
+---   forgetful one keeps nothing about a workspace that was disposed, for specs that make very many
 ---@return spec.FakeProvider
 function fake_provider.new(options)
     options = options or {}

@@ -231,7 +231,9 @@ end
 -- --- acquire -------------------------------------------------------------------------------------
 
 local function answer(self, call, text)
-    self.answers[call] = text
+    if call then -- else nobody waits
+        self.answers[call] = text
+    end
 end
 
 local function answer_waiters(self, create, text)
@@ -460,7 +462,7 @@ local function end_run(self, run_id, code)
 end
 
 --- All of a run. Waits for what it aborts and disposes, and for what of the run was going on before.
----@param call any
+---@param call any nil: nobody waits
 ---@param run_id string
 function Model:release_run(call, run_id)
     end_run(self, run_id, "released")
@@ -569,7 +571,8 @@ end
 -- --- The rest ------------------------------------------------------------------------------------
 
 ---@param call any
-function Model:close(call)
+---@param at_once? boolean without time to wait: what is not over is reported
+function Model:close(call, at_once)
     self.closed = true
     local run_ids = {}
     for run_id in pairs(self.runs) do
@@ -581,9 +584,22 @@ function Model:close(call)
     for run_id in pairs(run_ids) do
         end_run(self, run_id, "closed")
     end
-    when_done(self, works_under_way(self), function()
-        answer(self, call, "true")
-    end)
+    if not at_once then
+        return when_done(self, works_under_way(self), function()
+            answer(self, call, "true")
+        end)
+    end
+    for _, removal in pairs(self.removals) do
+        if removal.waiting then
+            self.reported = self.reported + 1
+        end
+    end
+    for _, create in ipairs(self.creates) do
+        if not create.ended then
+            self.reported = self.reported + 1
+        end
+    end
+    answer(self, call, "true")
 end
 
 --- Time passes.

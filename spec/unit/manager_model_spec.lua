@@ -1,5 +1,5 @@
--- The manager against a model of it, in random interleavings. CHAMVI_SEED=<n> begins with that seed, CHAMVI_SEQUENCES=<n>
--- plays so many.
+-- The manager against a model of it, in random interleavings. CHAMVI_SEED=<n> begins with that seed,
+-- CHAMVI_SEQUENCES=<n> plays so many.
 
 local sequence = require "spec.support.manager_sequence"
 
