@@ -99,7 +99,10 @@ function endings.close(runs, collection, err, timeout_ms)
     for _, run in ipairs(runs:all()) do
         table.insert(lefts, runs:finish(run, err))
     end
-    if not wait_at_most(task.start(wait_for_all, collection, lefts), timeout_ms, runs.on_error) then
+    local all = task.start(wait_for_all, collection, lefts)
+    if wait_at_most(all, timeout_ms, runs.on_error) then
+        task.wait(all)
+    else
         report_unfinished(runs)
     end
 end

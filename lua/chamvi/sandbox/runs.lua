@@ -35,7 +35,7 @@ local runs = {}
 ---@class chamvi.Run
 ---@field id string
 ---@field slots table<string, chamvi.Slot> by key
----@field ending table<chamvi.Slot, true> given up, and the create is not over yet
+---@field ending table<chamvi.Slot, chamvi.Slot> given up, and the create is not over yet
 ---@field disposals table<string, chamvi.Disposal> under way or failed, by workspace id
 
 ---@class chamvi.Runs
@@ -276,7 +276,7 @@ function Runs:abort(slot, err)
     local run = slot.run
     slot.aborted = err
     run.slots[slot.key] = nil
-    run.ending[slot] = true
+    run.ending[slot] = slot
     slot.answer:set(nil, err)
     slot.signal:abort(err.message)
 end
