@@ -83,11 +83,8 @@ end
 local Workspace = {}
 Workspace.__index = Workspace
 
--- `pairs` over a workspace must not show the account, so it is kept here.
-local accounts = setmetatable({}, { __mode = "k" })
-
 local function check_usable(self)
-    local account = accounts[self]
+    local account = self._account
     if account.closed then
         return nil, errors.sandbox("disposed", "the workspace was disposed")
     end
@@ -124,7 +121,7 @@ function Workspace:read_file(path)
     if not usable then
         return nil, err
     end
-    local text = accounts[self].files[path]
+    local text = self._account.files[path]
     if not text then
         return nil, errors.sandbox("file_not_found", "there is no such file")
     end
@@ -136,13 +133,13 @@ function Workspace:write_file(path, content)
     if not usable then
         return nil, err
     end
-    accounts[self].files[path] = content
+    self._account.files[path] = content
     return true
 end
 
 --- Removes the workspace. One removal at a time: a second call joins it; after a failure the next call tries again.
 function Workspace:dispose()
-    local account = accounts[self]
+    local account = self._account
     self.disposed, account.closed = true, true
     account.calls = account.calls + 1
     if not account.alive then
@@ -240,7 +237,7 @@ local function deliver(fake, step, gone)
         attempts = 0,
         files = {},
     }
-    accounts[workspace] = account
+    workspace._account = account
     fake.accounts[step.number] = account
     step.account = account
     return workspace
@@ -331,7 +328,8 @@ function Fake:assert_nothing_left()
     end
     local alive = self:alive()
     if #alive > 0 then
-        table.insert(left, "workspaces " .. table.concat(alive, ", "))
+        local first = table.concat(alive, ", ", 1, math.min(#alive, 10))
+        table.insert(left, ("%d workspaces: %s"):format(#alive, first))
     end
     table.sort(left)
     assert(#left == 0, "left at the provider: " .. table.concat(left, "; "))

@@ -7,8 +7,11 @@ local worlds = require "spec.support.manager_world"
 
 local sequence = {}
 
--- Park and Miller's generator: the same numbers on every Lua.
-local function generator(seed)
+-- After Park and Miller: the same numbers on every Lua.
+--- A function `draw(n)` that gives a whole number from 0 to n - 1.
+---@param seed integer
+---@return fun(n: integer): integer
+function sequence.generator(seed)
     local state = seed % 2147483646 + 1
     local function draw(n)
         state = state * 16807 % 2147483647
@@ -173,10 +176,10 @@ end
 ---@return table settings
 ---@return table[] steps
 function sequence.generate(seed)
-    local draw = generator(seed)
+    local draw = sequence.generator(seed)
     local settings = {
         cap = draw(3) + 1,
-        gc_interval_ms = draw(4) == 0 and 500 or 0,
+        gc_interval_ms = draw(4) == 0 and 300 or 0,
         tasks = draw(8) == 0,
     }
     local steps = {}
