@@ -119,17 +119,24 @@ local function modes_in(folder)
     return modes
 end
 
+-- A folder holds these files and no more; those with a source are the same.
 local function assert_holds(folder, files)
-    local expected = {}
-    for path in pairs(files) do
-        expected[path] = path:find("/chamvi%-supervisor$") and "-rwxr-xr-x" or "-rw-r--r--"
-    end
-    assert.same(expected, modes_in(folder))
+    local differences = {}
+    local modes = modes_in(folder)
     for path, source in pairs(files) do
-        if source then
-            assert.equal(scratch.read(source), scratch.read(folder .. "/" .. path), path)
+        local expected = path:find("/chamvi%-supervisor$") and "-rwxr-xr-x" or "-rw-r--r--"
+        if modes[path] ~= expected then
+            differences[path] = ("is %s, should be %s"):format(modes[path] or "missing", expected)
+        elseif source and scratch.read(folder .. "/" .. path) ~= scratch.read(source) then
+            differences[path] = "differs from " .. source
         end
     end
+    for path in pairs(modes) do
+        if files[path] == nil then
+            differences[path] = "should not be there"
+        end
+    end
+    assert.same({}, differences)
 end
 
 describe("an installed library", function()
