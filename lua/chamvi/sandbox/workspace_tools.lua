@@ -32,6 +32,10 @@ local floor = math.floor
 ---@field workspace string the id
 ---@field disposed boolean true
 
+---@class chamvi.WorkspaceTools
+---@field create_workspace chamvi.Tool
+---@field dispose_workspace chamvi.Tool
+
 -- ---- What the model is told -----------------------------------------------------------------------
 
 -- OpenAI takes at most 1,024 characters as a description.
@@ -238,7 +242,7 @@ end
 --- New tools that create and dispose workspaces of a manager.
 ---@param manager { acquire: function, release: function }
 ---@param bound? string the run of every call, whatever its context says; nil: the context's `run_id`
----@return { create_workspace: chamvi.Tool, dispose_workspace: chamvi.Tool }
+---@return chamvi.WorkspaceTools
 return function(manager, bound)
     local function tool_of(definition)
         return {
