@@ -35,6 +35,26 @@ describe("the examples", function()
         assert.same({}, scratch.list(place.folder .. "/chamvi-workspaces"))
     end)
 
+    it("tool loop", function()
+        local id = ("%x"):rep(8) .. "%-[%x-]+"
+        local expected = {
+            '^%+ create_workspace: {"commit":null,"expiresAt":"[%dT:.-]+Z",.*"workspace":"' .. id .. '"}$',
+            "^%+ write_file: true$",
+            '^%- exec: {"error":{"code":"invalid_argv",.*"name":"ValidationError"}}$',
+            '^%+ exec: {"exitCode":2,"stderr":"sum.sh: .*","stdout":""}$',
+            "^%+ write_file: true$",
+            '^%+ exec: {"exitCode":0,"stderr":"","stdout":"42\\n"}$',
+            "^The script works: 20 %+ 22 is 42%.$",
+        }
+        local index = 0
+        for line in run("tool_loop.lua"):gmatch("[^\n]+") do
+            index = index + 1
+            assert.matches(expected[index] or "no more", line)
+        end
+        assert.equal(#expected, index)
+        assert.same({}, scratch.list(place.folder .. "/chamvi-workspaces"))
+    end)
+
     it("demo", function()
         local repository = scratch.repository(place.folder .. "/a repository")
         local output = run("demo.lua " .. scratch.quote(place.folder .. "/a repository"))
