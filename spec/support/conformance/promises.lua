@@ -29,6 +29,7 @@ return {
     argv = "argv is a list of strings without NUL, checked before anything is sent; the error names the element",
     argv_exact = "arguments arrive byte for byte, without a shell",
     cwd = "cwd is relative to the root or below /workspace; wrong: invalid_path, missing: cwd_not_found",
+    timeout_input = "timeout_ms over the maximum is clamped; zero, negative, fractional, no number: invalid_timeout",
     timeout = "a time-out is SIGTERM to the group, code 124, and keeps the output so far",
     timeout_kill = "who ignores SIGTERM is killed 5 s later",
     stdin = "stdin arrives whole; without it the command reads end of file",
