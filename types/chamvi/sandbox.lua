@@ -12,11 +12,13 @@ local sandbox = {}
 ---@alias chamvi.ErrorCode
 ---| "invalid_argv" # ValidationError
 ---| "invalid_input" # ValidationError
+---| "invalid_json" # ValidationError: a tool's input is no JSON text
 ---| "invalid_path" # ValidationError
 ---| "invalid_ref" # ValidationError
 ---| "invalid_repo" # ValidationError
 ---| "invalid_stdin" # ValidationError
 ---| "invalid_timeout" # ValidationError
+---| "unknown_tool" # ValidationError
 ---| "repo_not_allowed" # ValidationError: the manager's `allow_repo` refused it
 ---| "workspace_required" # ValidationError: the run has several, and no id was given
 ---| "aborted" # SandboxError: the call's signal was aborted, or its `on_output` failed
@@ -42,6 +44,7 @@ local sandbox = {}
 ---| "released" # SandboxError: the run was released while the workspace was being made
 ---| "remove_failed" # SandboxError: something could not be deleted; dispose again
 ---| "start_failed" # SandboxError: the system refused a process, a pipe or memory
+---| "tool_failed" # SandboxError: a tool raised, or its result has no JSON form
 ---| "transport_lost" # SandboxError: the outcome is unknown; `partial` has the output so far
 ---| "workspace_expired" # SandboxError
 ---| "workspace_not_found" # SandboxError: the run has none with that id
@@ -249,6 +252,10 @@ function sandbox.loop() end
 ---@param given chamvi.WorkspaceManagerOptions a wrong or unknown one raises an InvalidAgentDefinitionError
 ---@return chamvi.WorkspaceManager
 function sandbox.create_workspace_manager(given) end
+
+--- Tools for models: calls by name, and the forms in which the APIs of models take them.
+---@type chamvi.sandbox.tools
+sandbox.tools = nil
 
 -- Rules ------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ local reporter = require "chamvi.sandbox.reporter"
 local rules = require "chamvi.sandbox.rules"
 local runs = require "chamvi.sandbox.runs"
 local task = require "chamvi.sandbox.task"
+local workspace_tools = require "chamvi.sandbox.workspace_tools"
 
 local MANAGER_OPTIONS = {
     provider = options.provider,
@@ -407,6 +408,7 @@ end
 ---@field acquire fun(self: chamvi.BoundRun, given?: chamvi.AcquireOptions): chamvi.Workspace?, boolean|chamvi.Error
 ---@field get fun(self: chamvi.BoundRun, id?: string): chamvi.Workspace?, chamvi.Error?
 ---@field release fun(self: chamvi.BoundRun, id?: string): true?, chamvi.Error?
+---@field tools fun(self: chamvi.BoundRun): chamvi.WorkspaceTools
 
 local function bind(manager, run_id)
     return {
@@ -419,6 +421,9 @@ local function bind(manager, run_id)
         end,
         release = function(_, id)
             return manager:release(run_id, id)
+        end,
+        tools = function()
+            return workspace_tools(manager, run_id)
         end,
     }
 end
@@ -442,6 +447,15 @@ function Manager:with_run(run_id, fn)
         return ...
     end
     return finish(pcall(fn, bind(self, run_id)))
+end
+
+-- ---- Tools -------------------------------------------------------------------------------------
+
+--- New tools for a model, which work in the run that a call's context names: `{ run_id =, signal = }`.
+---@return chamvi.WorkspaceTools
+function Manager:tools()
+    check_self(self, "tools")
+    return workspace_tools(self)
 end
 
 -- ---- Collection and the end --------------------------------------------------------------------

@@ -107,6 +107,20 @@ local function amount(parse)
     end
 end
 
+--- One of the given strings.
+---@param choices string[]
+---@return chamvi.OptionKind
+function options.choice(choices)
+    return function(value)
+        for _, choice in ipairs(choices) do
+            if value == choice then
+                return nil
+            end
+        end
+        return ('must be "%s"'):format(table.concat(choices, '" or "'))
+    end
+end
+
 --- Amounts in the notation of Kubernetes.
 options.cpu = amount(native.parse_cpu)
 options.bytes = amount(native.parse_memory)

@@ -46,6 +46,7 @@
 ---@field acquire fun(self: chamvi.BoundRun, given?: chamvi.AcquireOptions): chamvi.Workspace?, boolean|chamvi.Error
 ---@field get fun(self: chamvi.BoundRun, id?: string): chamvi.Workspace?, chamvi.Error?
 ---@field release fun(self: chamvi.BoundRun, id?: string): true?, chamvi.Error?
+---@field tools fun(self: chamvi.BoundRun): chamvi.WorkspaceTools
 
 ---@class chamvi.WorkspaceManager
 local Manager = {}
@@ -91,6 +92,10 @@ function Manager:hooks() end
 ---@param fn fun(run: chamvi.BoundRun): ...
 ---@return any ... the results of fn; what it raised is raised again
 function Manager:with_run(run_id, fn) end
+
+--- New tools for a model, which work in the run that a call's context names: `{ run_id =, signal = }`.
+---@return chamvi.WorkspaceTools
+function Manager:tools() end
 
 --- Disposes the manager's expired workspaces, then runs the provider's collection. Waits for both.
 ---@return integer|nil count how many went
