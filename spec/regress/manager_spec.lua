@@ -7,19 +7,19 @@ local sandbox = require "chamvi.sandbox"
 local FAILURE = errors.sandbox("remove_failed", "planned")
 
 describe("a disposal that fails while another one hangs", function()
-    -- Two workspaces of a run; the second one's disposal fails, the first one's waits for the spec.
+    -- A run with two workspaces: the disposal that begins first waits for the spec, all others fail.
     local function two(options)
         local manager, place = managed.new(options)
-        local hanging = assert(manager:acquire("run"))
+        assert(manager:acquire("run"))
         assert(manager:acquire("run", { repo = "owner/name" }))
         function place.fake.plan_dispose(step)
-            return step.account.workspace == hanging and { "wait" } or { "fail", FAILURE }
+            return step.number == 1 and { "wait" } or { "fail", FAILURE }
         end
         return manager, place
     end
 
     local function finish(place)
-        place.fake.accounts[1].disposal:finish()
+        place.fake:waiting().disposals[1]:finish()
     end
 
     it("is reported at once by a release", function()

@@ -28,19 +28,24 @@ local WEIGHTS = {
     finish_dispose = 8, advance = 9, lose = 3, dispose = 2, collect = 3, finish_collect = 3, close = 1,
 }
 
-local NAMES = {} -- each as often as its weight says
-do
-    local sorted = {}
-    for name in pairs(WEIGHTS) do
+--- The keys of a table, each as often as its value says, in an order that stays.
+---@param weights table<string, integer>
+---@return string[]
+function sequence.names(weights)
+    local sorted, names = {}, {}
+    for name in pairs(weights) do
         table.insert(sorted, name)
     end
     table.sort(sorted)
     for _, name in ipairs(sorted) do
-        for _ = 1, WEIGHTS[name] do
-            table.insert(NAMES, name)
+        for _ = 1, weights[name] do
+            table.insert(names, name)
         end
     end
+    return names
 end
+
+local NAMES = sequence.names(WEIGHTS)
 
 -- --- Comparison ----------------------------------------------------------------------------------
 
