@@ -6,16 +6,10 @@ local errors = require "chamvi.sandbox.errors"
 local native = require "chamvi.sandbox.core"
 local transports = require "chamvi.sandbox.docker.transport"
 
-local function escape(text)
-    return (text:gsub("[^%w._~-]", function(byte)
-        return ("%%%02X"):format(byte:byte())
-    end))
-end
-
 -- All containers of workspaces, in any state.
 local function list(engine)
     local filters = assert(native.json_encode({ label = constants.SANDBOX_LABEL_SELECTORS }))
-    local answer, err = engine:request("GET", "/containers/json?all=1&filters=" .. escape(filters))
+    local answer, err = engine:request("GET", "/containers/json?all=1&filters=" .. engines.escape(filters))
     if not answer then
         return nil, err
     end

@@ -136,9 +136,9 @@ function credentials.header(registry, option, signal)
     local auth, err = option, nil
     if not auth then
         auth, err = find(registry, signal)
-        if not auth then
-            return nil, err
-        end
+    end
+    if not auth then
+        return nil, err
     end
     return base64.encode_url(assert(native.json_encode(auth)))
 end

@@ -94,8 +94,9 @@ local function negotiated(self, signal)
             :format(self.address.name, answer.status, words_of(answer)))
     end
     if is_older(newest, OLDEST) then
-        return nil, errors.sandbox("engine_unreachable", ("the engine at %s is too old: its API is %d.%d, %d.%d is needed")
-            :format(self.address.name, newest[1], newest[2], OLDEST[1], OLDEST[2]))
+        local message = "the engine at %s is too old: its API is %d.%d, and %d.%d is needed"
+        return nil, errors.sandbox("engine_unreachable", message:format(
+            self.address.name, newest[1], newest[2], OLDEST[1], OLDEST[2]))
     end
     local version = is_older(newest, NEWEST) and newest or NEWEST
     self.version = ("/v%d.%d"):format(version[1], version[2])
@@ -123,6 +124,15 @@ function engines.failure(doing, answer, code)
     local words = words_of(answer)
     return errors.sandbox(code or code_of(answer.status),
         ("%s failed: the engine says %d: %s"):format(doing, answer.status, words), { detail = answer.body })
+end
+
+--- A text as a part of a URL.
+---@param text string
+---@return string
+function engines.escape(text)
+    return (text:gsub("[^%w._~-]", function(byte)
+        return ("%%%02X"):format(byte:byte())
+    end))
 end
 
 --- Sends a request and waits for its answer.
@@ -225,7 +235,7 @@ function engines.poll(limit_ms, look)
             return nil
         end
         local slept
-        slept, err = task.sleep(pause_ms)
+        slept, err = task.pause(pause_ms)
         if not slept then
             return nil, err
         end

@@ -9,19 +9,14 @@ local images = {}
 
 local PULL_IDLE_MS = 300000 -- a pull may take as long as it likes, but not be silent for longer
 
-local function escape(text)
-    return (text:gsub("[^%w._~-]", function(byte)
-        return ("%%%02X"):format(byte:byte())
-    end))
-end
-
 local function unavailable(image, message, fields)
-    return nil, errors.sandbox("image_unavailable", ("the image %s is not available: %s"):format(image, message), fields)
+    local text = ("the image %s is not available: %s"):format(image, message)
+    return nil, errors.sandbox("image_unavailable", text, fields)
 end
 
 -- Whether the engine has the image.
 local function is_present(engine, image, signal)
-    local path = "/images/" .. image:gsub("[^%w._~/:@-]", escape) .. "/json"
+    local path = "/images/" .. image:gsub("[^/:@]+", engines.escape) .. "/json"
     local answer, err = engine:request("GET", path, { signal = signal })
     if not answer then
         return nil, err
@@ -50,7 +45,7 @@ local function pull(engine, image, given)
         return nil, err
     end
     local failed
-    local path = ("/images/create?fromImage=%s&tag=%s"):format(escape(parts.repository), escape(parts.tag))
+    local path = ("/images/create?fromImage=%s&tag=%s"):format(engines.escape(parts.repository), engines.escape(parts.tag))
     local answer
     answer, err = engine:lines("POST", path, {
         headers = { ["X-Registry-Auth"] = auth },

@@ -11,6 +11,7 @@ local container = require "chamvi.sandbox.docker.container"
 local create_remote_workspace = require "chamvi.sandbox.remote"
 local engines = require "chamvi.sandbox.docker.engine"
 local errors = require "chamvi.sandbox.errors"
+local git_argv = require "chamvi.sandbox.git_argv"
 local images = require "chamvi.sandbox.docker.images"
 local options = require "chamvi.sandbox.options"
 local prepare_workspace = require "chamvi.sandbox.prepare"
@@ -111,7 +112,7 @@ local function fill(self, transport, given, info, id)
         env = environment(self.env, given.env),
         limits = given.limits,
         expires_at = info.expires_at,
-        init = not given.repo and prepare_workspace.init_argv or nil,
+        init = not given.repo and git_argv(git_argv.INIT) or nil,
     })
     if err then
         return nil, err
@@ -130,7 +131,7 @@ local function fill(self, transport, given, info, id)
             self.on_event({ phase = "cloning", message = "cloning " .. given.repo })
         end
         local prepared
-        prepared, err = prepare_workspace.run(workspace, { repo = given.repo, ref = given.ref, signal = given.signal })
+        prepared, err = prepare_workspace(workspace, { repo = given.repo, ref = given.ref, signal = given.signal })
         if not prepared then
             return nil, err
         end
@@ -227,7 +228,7 @@ function docker.create_docker_sandbox(given)
         end
         if asked.repo and self.network == "none" then
             return nil, errors.sandbox("network_none",
-                "the provider's network is none, and a clone needs one: acquire a workspace without a repository")
+                "the containers have no network, and a clone needs one: use a workspace without a repository")
         end
         asked.image = asked.image or self.image
         asked.limits = rules.resolve_limits(self.limits, asked.limits)
@@ -241,8 +242,8 @@ function docker.create_docker_sandbox(given)
 
     --- Removes the containers of this kind whose lifetime is over, in any state, whoever made them.
     ---@return integer|nil count how many went
-    ---@return chamvi.Error? err SandboxError `engine_unreachable`; `gc_failed`, with `count`: some could not be removed,
-    ---   the others are gone
+    ---@return chamvi.Error? err SandboxError `engine_unreachable`; `gc_failed`, with `count`: some could not be
+    ---   removed, the others are gone
     local function collect_garbage(_)
         task.check_may_wait("collect_garbage")
         return task.wait(task.start(collect, self.engine, self.now()))

@@ -39,7 +39,7 @@ local function first_line(stream)
             text = text .. (pieces[index] == "stdout" and pieces[index + 1] or "")
         end
         if #text > 64 then
-            return nil, errors.sandbox("create_failed", "the container's sh is not what is expected: " .. text:sub(1, 64))
+            return nil, errors.sandbox("create_failed", "the image's sh says what it should not: " .. text:sub(1, 64))
         end
     end
     return text:match("^[^\n]*")
@@ -86,7 +86,7 @@ local function open_folder(transport)
     end
     if result.exit_code ~= 0 then
         local detail = table.concat(words)
-        return nil, errors.sandbox("create_failed", ("the workspace's user may not write to %s: let the image have that "
+        return nil, errors.sandbox("create_failed", ("the workspace's user may not write to %s: give the image that "
             .. "folder, owned by %s"):format(constants.WORKSPACE_ROOT, container.USER), { detail = detail })
     end
     return true
