@@ -36,8 +36,7 @@ if [ -n "$2" ]; then
     cp "$2" "$here/shell"
     mount --bind "$here/shell" "$here/root$(readlink -f /bin/sh)"
 fi
-: >"$here/ready"
-exec chroot "$here/root" "${2:-sh}" -c 'while :; do sleep 3600 & wait; done'
+exec chroot "$here/root" sh -c ': >"$1"; while :; do sleep 3600 & wait; done' sh "$here/ready"
 ]]
 
 -- Prints the process id of the first one.

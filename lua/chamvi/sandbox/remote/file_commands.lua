@@ -15,7 +15,7 @@ local CODES = { [40] = "not_a_file", [41] = "outside_workspace", [42] = "transpo
 local RESOLVE = [[
 LC_ALL=C
 export LC_ALL
-root=$(readlink -m @root@) && file=$(readlink -m -- "$1" && printf .) || exit 1
+root=$(readlink -mv @root@) && file=$(readlink -mv -- "$1" && printf .) || exit 1
 file=${file%??}
 case $file in
 "$root") exit 40 ;;
@@ -24,7 +24,7 @@ case $file in
 esac
 ]]
 
--- For what is not there, or may not be looked at, `head` has the words.
+-- What is wrong is said by programs: shells don't give the system's own words.
 local READ = RESOLVE .. [[
 if [ ! -e "$file" ]; then
     head -c 0 -- "$file"
@@ -47,7 +47,11 @@ local WRITE = RESOLVE .. [[
 umask 022
 [ ! -e "$file" ] || [ -f "$file" ] || exit 40
 folder=${file%/*}
-mkdir -p -- "$folder" && cd -P "$folder" || exit 1
+mkdir -p -- "$folder" || exit 1
+cd -P "$folder" 2>/dev/null || {
+    ls -d -- "$folder/." >/dev/null
+    exit 1
+}
 case $(pwd -P)/ in
 "$root"/*) ;;
 *) exit 41 ;;
