@@ -23,8 +23,16 @@ local ALLOWED = {
     dispose = {},
 }
 
+-- Kills the supervisor, the parent of a command, if it still is that: a child of a child of this program. Else the
+-- command's parent is the guard or whoever takes in orphans.
+local KILL = ([[
+    guard=$(cut -d' ' -f4 /proc/$PPID/stat) && host=$(cut -d' ' -f4 /proc/$guard/stat) &&
+        [ "$host" = %d ] && kill -KILL $PPID
+]]):format(scratch.pid())
+
 local WEIGHTS = {
-    acquire = 8, get = 3, exec = 4, lose = 1, dispose = 1, release = 2, release_run = 1, expire = 1, collect = 1,
+    acquire = 8, get = 3, exec = 4, kill = 1, lose = 1, dispose = 1, release = 2, release_run = 1, expire = 1,
+    collect = 1,
 }
 
 describe("a manager over local workspaces", function()
@@ -130,6 +138,13 @@ describe("a manager over local workspaces", function()
                 if workspace then -- one job that outlives its command, one that is in a session of its own
                     local script = "setsid sleep 100 >/dev/null 2>&1 & sleep 100 >/dev/null 2>&1 & echo done"
                     check("exec", workspace:exec({ "sh", "-c", script }))
+                end
+            end
+
+            function kinds.kill()
+                local workspace = recent()
+                if workspace then
+                    check("exec", workspace:exec({ "sh", "-c", KILL }))
                 end
             end
 
