@@ -1,4 +1,4 @@
---- Says which bars hold.
+--- Says what each measure gave, and which bars hold.
 
 local samples = require "samples"
 local series = require "series"
@@ -11,17 +11,27 @@ local RULES_PER_SECOND = 1e6
 
 ---@class bench.Bar
 ---@field what string what was measured
----@field bar string
+---@field bar string "-" where there is none
 ---@field who string a participant's label
 ---@field ours string "-" when it was not measured
 ---@field peer string
 ---@field ratio? bench.Ratio
 ---@field rounds? integer
 ---@field value? number what is compared; nil: not measured
----@field pass? boolean nil: not measured
+---@field pass? boolean nil: not measured; true where there is no bar
 
-local function milliseconds(measured)
-    return measured and ("%.3f ms"):format(measured.p50 / 1e6) or "-"
+-- A median as the series counts it.
+local function amount(given, measured)
+    if not measured then
+        return "-"
+    end
+    local seconds = measured.p50 / 1e9
+    if given.bytes then
+        return series.number(given.bytes / 2 ^ 20 / seconds) .. " MiB/s"
+    elseif given.count then
+        return series.number(given.count / seconds) .. " a second"
+    end
+    return ("%.3f ms"):format(seconds * 1000)
 end
 
 ---@param given bench.Series
@@ -37,19 +47,17 @@ local function of_series(given, measured, abi, add)
             what = given.title,
             bar = bar,
             who = series.LABELS[who],
-            ours = milliseconds(chamvi),
-            peer = ("%s (%s)"):format(milliseconds(measured[peer]), series.LABELS[peer]),
+            ours = amount(given, chamvi),
+            peer = ("%s (%s)"):format(amount(given, measured[peer]), series.LABELS[peer]),
             ratio = ratio,
             rounds = ratio and ratio.rounds,
             value = ratio and ratio.median,
             pass = ratio and passes(ratio.median),
         }
     end
-    if given.bar then
-        compare(given.reference, ("at most %.2fx"):format(given.bar), function(value)
-            return value <= given.bar
-        end)
-    end
+    compare(given.reference, given.bar and ("at most %.2fx"):format(given.bar) or "-", function(value)
+        return not given.bar or value <= given.bar
+    end)
     if given.ahead_of_luv then
         compare("luv-" .. abi, "ahead of luv", function(value)
             return value < 1

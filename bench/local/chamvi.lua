@@ -4,8 +4,8 @@
 -- usage: chamvi.lua WORKSPACES      among how many workspaces `together` spreads its commands
 --
 -- Requests besides those of every participant: `stream` (as `exec`, with an `on_output` that counts), `cycle` (a
--- workspace made and disposed; a latency each), `cycles` (COUNT of them, BYTES at once; one latency), `live` (COUNT
--- workspaces made, which stay), `rest` (COUNT seconds of waiting in the loop) and `dispose` (of those that stay).
+-- workspace acquired and released; a latency each), `cycles` (COUNT of them, BYTES at once; one latency), `live` (COUNT
+-- workspaces acquired, which stay), `rest` (COUNT seconds of waiting in the loop) and `release` (of those that stay).
 
 local sandbox = require "chamvi.sandbox"
 local local_sandbox = require "chamvi.sandbox.local"
@@ -15,10 +15,19 @@ local SPREAD = tonumber(arg[1])
 local CREATES_AT_ONCE = 8
 
 -- The same PATH for every participant: where a program stands in it decides how many lookups fail.
-local provider = local_sandbox.create_local_sandbox { env = { PATH = os.getenv "PATH" } }
+local manager = sandbox.create_workspace_manager {
+    provider = local_sandbox.create_local_sandbox { env = { PATH = os.getenv "PATH" } },
+}
+local last_run = 0
 
-local function create()
-    return assert(provider:create { run_id = "bench" })
+-- A workspace for a run of its own.
+local function acquire()
+    last_run = last_run + 1
+    return assert(manager:acquire("bench-" .. last_run))
+end
+
+local function release(workspace)
+    return assert(manager:release(workspace.info.run_id, workspace.id))
 end
 
 local function check(result, argv)
@@ -83,22 +92,22 @@ local function repeatedly(count, at_once, fn)
     all(workers)
 end
 
-local function dispose_all(workspaces)
-    local disposals = {}
+local function release_all(workspaces)
+    local releases = {}
     for i, workspace in ipairs(workspaces) do
-        disposals[i] = function()
-            return workspace:dispose()
+        releases[i] = function()
+            return release(workspace)
         end
     end
-    all(disposals)
+    all(releases)
 end
 
 sandbox.run(function()
-    local first = create()
+    local first = acquire()
     local spread, living = { first }, {}
 
     local function cycle()
-        assert(create():dispose())
+        release(acquire())
     end
 
     local function together(count, bytes, argv)
@@ -125,7 +134,7 @@ sandbox.run(function()
         end),
         together = function(...)
             for i = #spread + 1, SPREAD do
-                spread[i] = create()
+                spread[i] = acquire()
             end
             return timed_together(...)
         end,
@@ -135,16 +144,17 @@ sandbox.run(function()
         end),
         live = participant.whole(function(count)
             repeatedly(count, CREATES_AT_ONCE, function(i)
-                living[i] = create()
+                living[i] = acquire()
             end)
         end),
         rest = participant.whole(function(seconds)
             assert(sandbox.sleep(seconds * 1000))
         end),
-        dispose = participant.whole(function()
-            dispose_all(living)
+        release = participant.whole(function()
+            release_all(living)
             living = {}
         end),
     }
-    dispose_all(spread)
+    release_all(spread)
 end)
+manager:close()

@@ -23,7 +23,7 @@ local figures = {}
 
 ---@class bench.Idle
 ---@field live_seconds number until all were made
----@field dispose_seconds number
+---@field release_seconds number
 ---@field host_ms number processor time of the host program while it rested
 ---@field below_ms number the same of all guards and supervisors
 ---@field cpu_percent number of one CPU, both together
@@ -128,8 +128,8 @@ local function read_idle(dir, usage, amounts)
     local idle = {}
     for name, rounds in pairs(usage.idle or {}) do
         local moments = rounds[1]
-        local live, disposed = samples.read(dir .. "/live." .. name), samples.read(dir .. "/dispose." .. name)
-        if moments.after and live and disposed then
+        local live, released = samples.read(dir .. "/live." .. name), samples.read(dir .. "/release." .. name)
+        if moments.after and live and released then
             local empty, made, before, after = moments.empty, moments.made, moments.before, moments.after
             local host = growth(before.self, after.self, "cpu_ns")
             local below = growth(before.below, after.below, "cpu_ns")
@@ -137,7 +137,7 @@ local function read_idle(dir, usage, amounts)
             local below_kib = growth(empty.below, made.below, "pss_kib")
             idle[name] = {
                 live_seconds = live.p50 / 1e9,
-                dispose_seconds = disposed.p50 / 1e9,
+                release_seconds = released.p50 / 1e9,
                 host_ms = host / 1e6,
                 below_ms = below / 1e6,
                 cpu_percent = (host + below) / (amounts.idle_seconds * 1e9) * 100,

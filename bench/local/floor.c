@@ -1,7 +1,8 @@
 /*
- * The floor of making and disposing a workspace: the same folders and record, the same `git init`,
- * and all of it deleted again, in C, with nobody who looks after what runs there. The requests are
- * `cycle` (COUNT of them, a latency each) and `cycles` (COUNT of them, BYTES at once, one latency).
+ * The floor of acquiring and releasing a workspace: the same folders and record, the same
+ * `git init`, and all of it deleted again, in C, with nobody who looks after what runs there. The
+ * requests are `cycle` (COUNT of them, a latency each) and `cycles` (COUNT of them, BYTES at once,
+ * one latency).
  *
  *     floor FOLDER         where to make them
  */

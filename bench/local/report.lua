@@ -24,6 +24,8 @@ end
 local function verdict(bar)
     if bar.pass == nil then
         return "NOT MEASURED"
+    elseif bar.bar == "-" then
+        return "-"
     end
     return bar.pass and "pass" or "MISS"
 end
@@ -46,7 +48,8 @@ local function bars_table(judged)
         }
     end
     return {
-        title = "Bars",
+        title = "Measures and bars",
+        note = "Ratios are of times, ours to the peer's: below 1 is faster. That of memory is of memory.",
         header = { "measure", "bar", "who", "ours", "peer", "ratio", "quartiles", "rounds", "verdict" },
         rows = rows,
     }
@@ -168,7 +171,7 @@ local function idle_table(run)
                 number_or_dash("%.1f", found.host_kib),
                 number_or_dash("%.1f", found.below_kib),
                 ("%.2f"):format(found.live_seconds),
-                ("%.2f"):format(found.dispose_seconds),
+                ("%.2f"):format(found.release_seconds),
             }
         end
     end
@@ -178,13 +181,13 @@ local function idle_table(run)
     return {
         title = ("An idle host with %s live workspaces, for %d seconds"):format(
             series.number(run.amounts.live_workspaces), run.amounts.idle_seconds),
-        note = ("From %d seconds after the last was made: processor time of the host program and of all guards and "
+        note = ("From %d seconds after the last was acquired: processor time of the host program and of all guards and "
             .. "supervisors together. For each workspace: descriptors and memory (RSS) of the host program, and memory "
             .. "(PSS) of its guard and supervisor, without what the kernel keeps for them."
         ):format(run.amounts.calm_seconds),
         header = {
             "", "processes", "host ms", "others ms", "% of a CPU", "descriptors", "host KiB", "others KiB",
-            "made in s", "disposed in s",
+            "acquired in s", "released in s",
         },
         rows = rows,
     }

@@ -85,11 +85,11 @@ function series.list(amounts)
         },
         {
             name = "cycle", part = "cycle", reference = "floor", count = 1,
-            title = "a workspace made and disposed",
+            title = "a workspace acquired and released",
         },
         {
             name = "cycles", part = "cycle", reference = "floor", count = amounts.cycles,
-            title = ("%d workspaces made and disposed, %d at once"):format(amounts.cycles, amounts.cycles_at_once),
+            title = ("%d workspaces acquired and released, %d at once"):format(amounts.cycles, amounts.cycles_at_once),
         },
     }
 end
