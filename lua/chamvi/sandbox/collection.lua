@@ -26,7 +26,17 @@ function collection.new(runs, provider, now, interval_ms)
     }, Collection)
 end
 
--- The disposals of all that has expired: those that begin now, and those that have failed before.
+-- Waits for a disposal; `entry` gets its result.
+local function wait_for(self, entry)
+    local disposal = entry.disposal
+    disposal.reported = true -- in the result of the collection
+    entry.disposed, entry.err = task.wait(disposal.attempt)
+    if not entry.disposed and entry.again then
+        self.runs:give_up(entry.run, disposal) -- from here on it is the provider's
+    end
+end
+
+-- Disposes all that has expired, also what failed before, and waits for that.
 local function dispose_expired(self, now)
     local started = {}
     for _, run in ipairs(self.runs:all()) do
@@ -47,6 +57,10 @@ local function dispose_expired(self, now)
         else
             entry.disposal = self.runs:drop(entry.slot)
         end
+        entry.ended = task.start(wait_for, self, entry)
+    end
+    for _, entry in ipairs(started) do
+        task.wait(entry.ended)
     end
     return started
 end
@@ -72,16 +86,10 @@ end
 local function collect(self)
     local count, failures = 0, {}
     for _, entry in ipairs(dispose_expired(self, self.now())) do
-        local disposal = entry.disposal
-        disposal.reported = true -- in the result
-        local disposed, err = task.wait(disposal.attempt)
-        if disposed then
+        if entry.disposed then
             count = count + 1
         else
-            table.insert(failures, err)
-            if entry.again then
-                self.runs:give_up(entry.run, disposal) -- from here on it is the provider's
-            end
+            table.insert(failures, entry.err)
         end
     end
 

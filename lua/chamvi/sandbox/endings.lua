@@ -6,13 +6,9 @@ local task = require "chamvi.sandbox.task"
 
 local endings = {}
 
--- Waits for what `finish` has left; failures of disposals go to `on_error`.
-local function wait_for(runs, left)
-    for _, slot in ipairs(left.creates) do
-        task.wait(slot.ended)
-    end
-    for _, disposal in ipairs(left.disposals) do
-        runs:wait_and_report(disposal)
+local function wait_for(left)
+    for _, future in ipairs(left) do
+        task.wait(future)
     end
 end
 
@@ -20,7 +16,7 @@ end
 local function release(runs, run_id)
     local run = runs:find(run_id)
     if run then
-        wait_for(runs, runs:finish(run, errors.sandbox("released", "the run was released")))
+        wait_for(runs:finish(run, errors.sandbox("released", "the run was released")))
     end
     return true
 end
@@ -46,9 +42,9 @@ function endings.release_in_background(runs, run_id)
 end
 
 -- Runs as a job: waits for all that the runs have left and for a collection under way.
-local function wait_for_all(runs, collection, lefts)
+local function wait_for_all(collection, lefts)
     for _, left in ipairs(lefts) do
-        wait_for(runs, left)
+        wait_for(left)
     end
     collection:wait()
 end
@@ -103,7 +99,7 @@ function endings.close(runs, collection, err, timeout_ms)
     for _, run in ipairs(runs:all()) do
         table.insert(lefts, runs:finish(run, err))
     end
-    local all = task.start(wait_for_all, runs, collection, lefts)
+    local all = task.start(wait_for_all, collection, lefts)
     if wait_at_most(all, timeout_ms, runs.on_error) then
         task.wait(all)
     else

@@ -79,7 +79,8 @@ end
 
 -- Forgets a run of which nothing is left.
 local function forget_empty(self, run)
-    if not (next(run.slots) or next(run.ending) or next(run.disposals)) then
+    local empty = not (next(run.slots) or next(run.ending) or next(run.disposals))
+    if empty and self.by_id[run.id] == run then -- not one of the same id that came after it
         self.by_id[run.id] = nil
     end
 end
@@ -226,9 +227,15 @@ local function create(self, slot, request)
     local workspace, err = call_create(self.provider, request)
     if slot.aborted then
         if workspace then -- it came too late
-            self:wait_and_report(dispose(self, run, workspace, workspace.id, workspace.info.expires_at))
+            local disposal = dispose(self, run, workspace, workspace.id, workspace.info.expires_at)
+            run.ending[slot] = nil
+            self:wait_and_report(disposal)
+        else
+            run.ending[slot] = nil
+            if err.code ~= "aborted" then
+                self.on_error(err) -- all its waiters were told something else
+            end
         end
-        run.ending[slot] = nil
     elseif workspace then
         slot.workspace, slot.id, slot.expires_at = workspace, workspace.id, workspace.info.expires_at
     else
@@ -328,19 +335,26 @@ end
 --- Ends all that a run has: aborts its creates, disposes its workspaces and tries failed disposals again.
 ---@param run chamvi.Run
 ---@param err chamvi.Error what waiters get
----@return { creates: chamvi.Slot[], disposals: chamvi.Disposal[] } # what is not over yet
+---@return chamvi.Future[] # what is not over yet. Failures of disposals go to `on_error`, each as soon as it is there
 function Runs:finish(run, err)
-    local left = { creates = values(run.ending), disposals = values(run.disposals) }
-    for _, disposal in ipairs(left.disposals) do
+    local left = {}
+    for slot in pairs(run.ending) do
+        table.insert(left, slot.ended)
+    end
+    local disposals = values(run.disposals)
+    for _, disposal in ipairs(disposals) do
         self:retry(run, disposal)
     end
     for _, slot in ipairs(values(run.slots)) do
         if slot.workspace then
-            table.insert(left.disposals, self:drop(slot))
+            table.insert(disposals, self:drop(slot))
         else
-            table.insert(left.creates, slot)
+            table.insert(left, slot.ended)
             self:abort(slot, err)
         end
+    end
+    for _, disposal in ipairs(disposals) do
+        table.insert(left, task.start(self.wait_and_report, self, disposal))
     end
     return left
 end
