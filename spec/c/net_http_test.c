@@ -352,6 +352,26 @@ static void idle_deadline_counts_from_the_last_byte(void **state)
     assert_failed(&told, "timed_out", "gave no complete answer within 600 ms");
 }
 
+static void idle_deadline_spares_a_reader_that_takes_its_time(void **state)
+{
+    (void)state;
+    enum { ALL = 1 << 20 };
+    SERVE(true, REQUEST, SEND("HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n"), FLOOD(ALL),
+          HOLD);
+    struct cv_http_request request = get();
+    request.stream = true;
+    request.idle_ms = 1000;
+    start(&told, &request);
+    told.keep = true;
+    linger(&told, 2500);
+    assert_string_equal(told.order, "HC");
+    told.keep = false;
+    cv_net_used(&net, told.id, told.length);
+    await_end(&told);
+    assert_string_equal(told.order, "HCR");
+    assert_int_equal(told.length, ALL);
+}
+
 /* ---- faults ------------------------------------------------------------------------------- */
 
 static void assert_lost(const struct server_step *script, const char *words)
@@ -411,32 +431,61 @@ static void nobody_there_is_told(void **state)
     assert_failed(&told, "engine_unreachable", "can't be resolved");
 }
 
-static const char *ask_as_nobody(void *path)
+/* In a process of its own: NULL when the request fails with engine_unreachable and the words. */
+static const char *ask_apart(void (*prepare)(void), const char *words)
 {
-    struct cv_err err;
-    if (setresuid(65534, 65534, 65534) != 0)
-        return "no other user";
-    struct cv_http_request request = {
-        .target = {.url = "http://engine/", .unix_socket = path, .connect_ms = LATE_MS},
-        .method = "GET",
-        .timeout_ms = LATE_MS};
-    struct cv_reactor own;
     static struct cv_net own_net;
-    if (cv_reactor_open(&own, &err) != 0 || cv_net_open(&own_net, &own, &err) != 0 ||
-        cv_net_http(&own_net, &request, &err) == 0)
-        return "no start";
+    static char message[512];
+    struct cv_reactor own;
+    struct cv_err err;
     struct cv_net_op *op;
+    struct cv_http_request request = get();
+    if (cv_reactor_open(&own, &err) != 0 || cv_net_open(&own_net, &own, &err) != 0)
+        return "no start";
+    prepare();
+    if (cv_net_http(&own_net, &request, &err) == 0)
+        return "no request";
     while ((op = cv_net_next(&own_net)) == NULL) {
         if (cv_reactor_step(&own, 1000, &err) != 0)
             return "no step";
     }
-    static char message[512];
     snprintf(message, sizeof message, "%s: %s", op->err.code, op->err.message);
-    bool right = strcmp(op->err.code, "engine_unreachable") == 0 &&
-                 strstr(message, "permission denied: this user may not use the socket") != NULL;
+    bool right = op->err.code != NULL && strcmp(op->err.code, "engine_unreachable") == 0 &&
+                 strstr(message, words) != NULL;
     cv_net_close(&own_net);
     cv_reactor_close(&own);
     return right ? NULL : message;
+}
+
+static void become_nobody(void)
+{
+    if (setresuid(65534, 65534, 65534) != 0)
+        _exit(3);
+}
+
+static const char *ask_as_nobody(void *context)
+{
+    (void)context;
+    return ask_apart(become_nobody, "permission denied: this user may not use the socket");
+}
+
+static void lose_epoll(void)
+{
+    scratch_lose_call(SYS_epoll_ctl, ENOSPC);
+}
+
+static const char *ask_without_epoll(void *context)
+{
+    (void)context;
+    return ask_apart(lose_epoll, "No space left on device");
+}
+
+/* Only that request fails, not all that are under way and all that come. */
+static void socket_that_cannot_be_watched_is_told(void **state)
+{
+    (void)state;
+    SERVE(false, HOLD);
+    scratch_apart(ask_without_epoll, NULL);
 }
 
 static void forbidden_socket_is_told(void **state)
@@ -446,7 +495,7 @@ static void forbidden_socket_is_told(void **state)
         skip();
     SERVE(true, REQUEST);
     assert_int_equal(chmod(server.path, 0600), 0);
-    scratch_apart(ask_as_nobody, server.path);
+    scratch_apart(ask_as_nobody, NULL);
 }
 
 /* A connect that has to wait in a full queue looks to libcurl as if it were connected. */
@@ -679,9 +728,11 @@ int main(void)
         TEST(head_is_bounded),
         TEST(deadline_ends_it),
         TEST(idle_deadline_counts_from_the_last_byte),
+        TEST(idle_deadline_spares_a_reader_that_takes_its_time),
         TEST(cut_at_each_stage_is_told),
         TEST(nobody_there_is_told),
         TEST(forbidden_socket_is_told),
+        TEST(socket_that_cannot_be_watched_is_told),
         TEST(full_queue_is_told),
         TEST(no_descriptors_left_is_told),
         TEST(malformed_request_is_refused),
