@@ -101,7 +101,11 @@ for _, service in ipairs({ "docker", "docker-tls", "podman" }) do
             local gateway = engine:gateway()
             scratch.shell(([[
                 git daemon --listen=%s --port=19418 --base-path=%s --export-all --pid-file=%s/pid --detach
-            ]]):format(gateway, folder, folder))
+                for i in $(seq 100); do # it listens only after it has detached
+                    git ls-remote git://%s:19418/repository >/dev/null 2>&1 && break
+                    sleep 0.1
+                done
+            ]]):format(gateway, folder, folder, gateway))
             local succeeded, stdout, stderr = engine:try("run", "--rm", engine.image, "timeout", "20",
                 "git", "ls-remote", ("git://%s:19418/repository"):format(gateway), "main")
             scratch.shell(("kill $(cat %s/pid)"):format(folder))
