@@ -156,7 +156,7 @@ end
 
 --- What the engine says of a container.
 ---@param id string or a name
----@return table|nil inspected as in the Engine API, null as `chamvi.sandbox.core`'s; nil when there is no such container
+---@return table|nil inspected as in the Engine API, null as `chamvi.sandbox.core`'s; nil when there is no such one
 function Engine:inspect(id)
     local succeeded, stdout, stderr = self:try("container", "inspect", id)
     if not succeeded then
@@ -189,7 +189,7 @@ function Engine:get(path)
     else
         where = { (self.host:gsub("^tcp", "http")) .. path }
     end
-    local text = scratch.shell(("curl -sS -m %d -w '\\n%%{http_code}' %s"):format(CALL_MAX_S, words(where)))
+    local text = scratch.shell(("curl -sSg -m %d -w '\\n%%{http_code}' %s"):format(CALL_MAX_S, words(where)))
     local body, status = text:match("^(.*)\n(%d+)$")
     if status == "404" then
         return nil
@@ -228,12 +228,10 @@ function Engine:processes(id)
     ]]):format(pid)):gsub(" *\n", "\n"))
 end
 
---- Runs a command in a container as the engine's own client does, and waits for it.
----@param id string or a name
----@param ... string argv
----@return string stdout without the last line's end
-function Engine:run_in(id, ...)
-    return self:call("exec", id, ...)
+--- Where containers of the default network find this machine, when the engine runs on it.
+---@return string address
+function Engine:gateway()
+    return self:get("/networks/bridge").IPAM.Config[1].Gateway
 end
 
 --- Sends a signal to a container's init.

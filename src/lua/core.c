@@ -9,12 +9,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/fd.h"
 #include "base/uuid.h"
+#include "lua/args.h"
 #include "lua/compat.h"
 #include "lua/completion.h"
 #include "lua/core.h"
@@ -29,14 +29,6 @@
 /* MAX_ARG_STRLEN of the kernel less the NUL: execve(2). */
 #define ARGUMENT_MAX 131071
 
-int cv_lua_push_error(lua_State *L, const struct cv_err *err)
-{
-    lua_pushnil(L);
-    lua_pushstring(L, err->code);
-    lua_pushstring(L, err->message);
-    return 3;
-}
-
 static int push_id(lua_State *L, uint32_t id, const struct cv_err *err)
 {
     if (id == 0)
@@ -48,15 +40,6 @@ static int push_id(lua_State *L, uint32_t id, const struct cv_err *err)
 static struct cv_core *check_core(lua_State *L)
 {
     return luaL_checkudata(L, 1, CV_CORE_TYPE);
-}
-
-int64_t cv_lua_check_range(lua_State *L, int arg, int64_t least, int64_t most)
-{
-    lua_Number number = luaL_checknumber(L, arg);
-    luaL_argcheck(
-        L, number == floor(number) && number >= (lua_Number)least && number <= (lua_Number)most,
-        arg, "integer out of range");
-    return (int64_t)number;
 }
 
 static uint32_t check_id(lua_State *L, int arg)
