@@ -1,0 +1,227 @@
+-- Requests to a Kubernetes API server: credentials, tries, and what its refusals mean.
+-- https://kubernetes.io/docs/reference/using-api/api-concepts/
+
+local compat = require "chamvi.sandbox.compat"
+local errors = require "chamvi.sandbox.errors"
+local http = require "chamvi.sandbox.http"
+local native = require "chamvi.sandbox.core"
+local task = require "chamvi.sandbox.task"
+
+local apis = {}
+
+local REQUEST_TIMEOUT_MS = 30000
+local ANSWER_MAX_BYTES = 16777216
+-- Between tries: doubled each time, or what the server asks for.
+local FIRST_PAUSE_MS = 200
+local PAUSE_MAX_MS = 5000
+local ASKED_PAUSE_MAX_MS = 10000
+local PAUSES_MAX_MS = 30000 -- all of one request's together
+local USER_AGENT = "chamvi-sandbox"
+
+---@class chamvi.KubernetesApi
+---@field namespace string
+local Api = {}
+Api.__index = Api
+
+--- The API server of a configuration. Contacts nothing.
+---@param connection fun(signal?: chamvi.Signal, fresh?: boolean): table|nil, chamvi.Error|nil the address and the
+---   credentials, as http.lua takes them; `fresh`: the server does not accept the ones of before
+---@param namespace string
+---@return chamvi.KubernetesApi
+function apis.new(connection, namespace)
+    return setmetatable({ connection = connection, namespace = namespace }, Api)
+end
+
+--- A text as a part of a URL.
+---@param text string
+---@return string
+function apis.escape(text)
+    return (text:gsub("[^%w._~-]", function(byte)
+        return ("%%%02X"):format(byte:byte())
+    end))
+end
+
+-- What the server says in the body of a failure, or whatever a body is, in one line.
+local function words_of(answer)
+    local decoded = native.json_decode(answer.body or "")
+    local words = type(decoded) == "table" and type(decoded.message) == "string" and decoded.message or answer.body or ""
+    words = words:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")
+    return words == "" and "it said nothing" or compat.cut(words, 512)
+end
+
+--- What is asked for, for messages and for the permission that it takes.
+---@class chamvi.KubernetesAct
+---@field doing string "creating the pod x"
+---@field verb string of the API: "create"
+---@field resource string "pods"
+
+-- 403 is an answer of two parties: of the authorizer, which knows verbs, and of admission, which knows quotas.
+local function is_about_permission(answer, words)
+    return words:find("cannot %S+ resource") ~= nil or words:find("cannot %S+ path") ~= nil or (answer.body or "") == ""
+end
+
+--- The error of an answer.
+---@param answer chamvi.HttpResponse
+---@param act chamvi.KubernetesAct
+---@return chamvi.Error `forbidden`, `refused`, `not_found`, `conflict`, `engine_failed`
+function Api:failure(answer, act)
+    local status, words = answer.status, words_of(answer)
+    local code, advice = "engine_failed", ""
+    if status == 401 then
+        code, advice = "forbidden", "; the credentials of the kubeconfig are not valid (any more)"
+    elseif status == 403 and is_about_permission(answer, words) then
+        code = "forbidden"
+        advice = ('; it takes a Role in the namespace "%s" with the verb "%s" on "%s"'):format(
+            self.namespace, act.verb, act.resource)
+    elseif status == 400 or status == 403 or status == 422 then
+        code = "refused"
+    elseif status == 404 then
+        code = "not_found"
+    elseif status == 409 then
+        code = "conflict"
+    end
+    return errors.sandbox(code, ("%s failed: the API server says %d: %s%s"):format(act.doing, status, words, advice), {
+        detail = answer.body,
+    })
+end
+
+--- Calls `send(connection)` with the credentials, and once more with fresh ones when the server does not accept them:
+--- then nothing has been done.
+---@param signal? chamvi.Signal
+---@param send fun(connection: table): table|nil, chamvi.Error|nil, chamvi.HttpResponse|nil an answer first, or third
+---   when it is a refusal
+---@return ... what `send` returned last
+function Api:authorized(signal, send)
+    local results
+    for try = 1, 2 do
+        local connection, err = self.connection(signal, try == 2)
+        if not connection then
+            return nil, err
+        end
+        results = { send(connection) }
+        local answer = results[1] or results[3]
+        if not answer or answer.status ~= 401 then
+            break
+        end
+    end
+    return results[1], results[2], results[3]
+end
+
+--- The request of a path, as http.lua takes it.
+---@param connection table
+---@param method string
+---@param path string below the server's address
+---@param headers? table<string, string>
+---@return table
+function apis.request_of(connection, method, path, headers)
+    local request = {}
+    for name, value in pairs(connection) do
+        request[name] = value
+    end
+    local all = { ["User-Agent"] = USER_AGENT, Accept = "application/json" }
+    for _, more in ipairs({ connection.headers or {}, headers or {} }) do
+        for name, value in pairs(more) do
+            all[name] = value
+        end
+    end
+    request.server, request.headers = nil, all
+    request.url, request.method = connection.server .. path, method
+    return request
+end
+
+-- How long the server asks to wait, in milliseconds.
+local function asked_pause(answer)
+    local seconds = tonumber(answer and answer.headers["retry-after"] or "")
+    return seconds and seconds > 0 and math.min(seconds * 1000, ASKED_PAUSE_MAX_MS) or 0
+end
+
+local RETRIED_CODES = { engine_unreachable = true, transport_lost = true }
+
+local function is_retried(answer, err)
+    if answer then
+        return answer.status == 429 or answer.status >= 500
+    end
+    return RETRIED_CODES[err.code]
+end
+
+--- Calls `try()` until it gives something final, with pauses, for a bounded time.
+---@param signal? chamvi.Signal
+---@param try fun(): any, chamvi.Error|nil, chamvi.HttpResponse|nil
+---@param again fun(answer: chamvi.HttpResponse|nil, err: chamvi.Error|nil): boolean|nil whether to try once more
+---@return any, chamvi.Error|nil, chamvi.HttpResponse|nil # of the last try
+function apis.patiently(signal, try, again)
+    local pause_ms, spent_ms = FIRST_PAUSE_MS, 0
+    while true do
+        local value, err, refusal = try()
+        if not again(refusal or value or nil, err) then
+            return value, err, refusal
+        end
+        -- Many that were refused together must not come back together.
+        local wait_ms = math.max(pause_ms, asked_pause(refusal or value)) * (0.75 + math.random() / 2)
+        wait_ms = math.floor(wait_ms)
+        if spent_ms + wait_ms > PAUSES_MAX_MS then
+            return value, err, refusal
+        end
+        local slept, aborted = task.pause(wait_ms, signal)
+        if not slept then
+            return nil, aborted
+        end
+        spent_ms = spent_ms + wait_ms
+        pause_ms = math.min(pause_ms * 2, PAUSE_MAX_MS)
+    end
+end
+
+---@class chamvi.KubernetesRequest
+---@field json? table the body
+---@field signal? chamvi.Signal
+
+--- Sends a request, which has to be one that may be sent twice, and waits for its answer. Failures that may pass are
+--- tried again.
+---@param method string
+---@param path string below the namespace: "/pods"
+---@param given? chamvi.KubernetesRequest
+---@return chamvi.HttpResponse|nil answer of any status; `answer.json` is its body, when that is JSON
+---@return chamvi.Error? err
+---@return boolean repeated whether an earlier try may have been carried out
+function Api:request(method, path, given)
+    given = given or {}
+    local body
+    if given.json then
+        local code, message
+        body, code, message = native.json_encode(given.json)
+        if not body then
+            return nil, errors.sandbox(code, message), false
+        end
+    end
+    local repeated = false
+    local answer, err = apis.patiently(given.signal, function()
+        return self:authorized(given.signal, function(connection)
+            local headers = body and { ["Content-Type"] = "application/json" } or nil
+            local request = apis.request_of(connection, method, self:path(path), headers)
+            request.body, request.signal = body, given.signal
+            request.timeout_ms, request.max_bytes = REQUEST_TIMEOUT_MS, ANSWER_MAX_BYTES
+            return http.request(request)
+        end)
+    end, function(answer, err)
+        local retried = is_retried(answer, err)
+        repeated = repeated or retried and not (err and err.code == "engine_unreachable")
+            and not (answer and answer.status == 429)
+        return retried
+    end)
+    if not answer then
+        return nil, err, repeated
+    end
+    if answer.body and answer.body ~= "" then
+        answer.json = native.json_decode(answer.body)
+    end
+    return answer, nil, repeated
+end
+
+--- A path of the namespace, below the server's address.
+---@param path string "/pods"
+---@return string
+function Api:path(path)
+    return ("/api/v1/namespaces/%s%s"):format(apis.escape(self.namespace), path)
+end
+
+return apis
