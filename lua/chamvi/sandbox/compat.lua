@@ -1,5 +1,10 @@
 -- What Lua 5.4 and LuaJIT spell differently or lack, for the library's own use.
 
+-- Lua 5.1 finds what is installed for LuaJIT, and no task could yield in it.
+if not jit and _VERSION ~= "Lua 5.4" then
+    error(("chamvi.sandbox needs Lua 5.4 or LuaJIT; this is %s"):format(_VERSION), 0)
+end
+
 local compat = {}
 
 compat.unpack = table.unpack or unpack
@@ -15,6 +20,20 @@ end
 ---@return integer
 function compat.integer(number)
     return math.tointeger and math.tointeger(number) or number
+end
+
+--- A copy of a tree of tables; anything else as it is.
+---@param value any
+---@return any
+function compat.deep_copy(value)
+    if type(value) ~= "table" then
+        return value
+    end
+    local copy = {}
+    for key, element in pairs(value) do
+        copy[key] = compat.deep_copy(element)
+    end
+    return copy
 end
 
 --- Cuts without leaving the first bytes of a UTF-8 character at the end.
