@@ -57,7 +57,7 @@ static void break_off(struct cv_websocket *socket, const char *problem)
     wslay_event_shutdown_read(socket->frames);
 }
 
-/* wslay bounds the bytes of a message, but not how many frames without any it remembers. */
+/* wslay bounds the bytes of a message, but remembers of each of its frames more than a byte. */
 static void count_frame(wslay_event_context_ptr frames,
                         const struct wslay_event_on_frame_recv_start_arg *frame, void *data)
 {
