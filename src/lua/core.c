@@ -23,6 +23,8 @@
 #include "lua/net.h"
 #include "lua/records.h"
 #include "lua/rules.h"
+#include "lua/websocket.h"
+#include "lua/yaml.h"
 #include "record/record.h"
 
 #define SUPERVISOR_NAME "chamvi-supervisor"
@@ -505,6 +507,8 @@ int luaopen_chamvi_sandbox_core(lua_State *L)
     cv_lua_add_json(L);
     cv_lua_add_records(L);
     cv_lua_add_rules(L);
+    cv_lua_add_websocket(L);
+    cv_lua_add_yaml(L);
     lua_pushliteral(L, CV_VERSION);
     lua_setfield(L, -2, "version");
     lua_pushlightuserdata(L, NULL); /* as cjson.null and ngx.null are */
