@@ -82,6 +82,7 @@ function container.body(given)
         AttachStdout = true,
         Tty = false,
         OpenStdin = false,
+        Healthcheck = { Test = { "NONE" } }, -- the image's would run beside the commands
         HostConfig = {
             AutoRemove = true,
             Init = true, -- reaps what commands leave behind

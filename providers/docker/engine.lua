@@ -4,6 +4,7 @@
 local compat = require "chamvi.sandbox.compat"
 local errors = require "chamvi.sandbox.errors"
 local http = require "chamvi.sandbox.http"
+local limits = require "chamvi.sandbox.docker.limits"
 local native = require "chamvi.sandbox.core"
 local task = require "chamvi.sandbox.task"
 
@@ -12,12 +13,12 @@ local engines = {}
 -- Of the API: Engine 20.10 has 1.41 at most, and Podman answers as 1.40 or 1.41; Engine 29 has 1.44 at least.
 local OLDEST = { 1, 40 }
 local NEWEST = { 1, 47 }
-local REQUEST_TIMEOUT_MS = 60000
-local CONNECT_MS = 10000
 local LINE_MAX_BYTES = 1048576 -- of one JSON line
 
 ---@class chamvi.DockerEngine
 ---@field address chamvi.DockerAddress
+---@field version? string the prefix of every path, "/v1.41", once an engine has answered
+---@field is_podman? boolean
 local Engine = {}
 Engine.__index = Engine
 
@@ -25,7 +26,7 @@ Engine.__index = Engine
 ---@param address chamvi.DockerAddress
 ---@return chamvi.DockerEngine
 function engines.new(address)
-    return setmetatable({ address = address, version = nil }, Engine)
+    return setmetatable({ address = address }, Engine)
 end
 
 local function parse_version(text)
@@ -71,15 +72,15 @@ local function request_of(self, method, path, given)
         method = method,
         headers = headers,
         body = body,
-        connect_ms = CONNECT_MS,
-        timeout_ms = given.timeout_ms or REQUEST_TIMEOUT_MS,
+        connect_ms = limits.CONNECT,
+        timeout_ms = given.timeout_ms or limits.REQUEST,
         idle_ms = given.idle_ms,
         signal = given.signal,
         upgrade = given.upgrade,
     }
 end
 
--- The prefix of every path, "/v1.41": asked once, by whoever comes first.
+-- Asks for the version once, whoever comes first.
 local function negotiated(self, signal)
     if self.version then
         return self.version
@@ -100,6 +101,7 @@ local function negotiated(self, signal)
     end
     local version = is_older(newest, NEWEST) and newest or NEWEST
     self.version = ("/v%d.%d"):format(version[1], version[2])
+    self.is_podman = answer.headers["libpod-api-version"] ~= nil
     return self.version
 end
 
@@ -149,6 +151,9 @@ function Engine:request(method, path, given)
     local answer
     answer, err = http.request(request_of(self, method, version .. path, given))
     if not answer then
+        if err.code ~= "aborted" then
+            self.version = nil -- what answers next may be another engine
+        end
         return nil, err
     end
     if answer.body and answer.body ~= "" then

@@ -3,11 +3,10 @@
 local credentials = require "chamvi.sandbox.docker.credentials"
 local engines = require "chamvi.sandbox.docker.engine"
 local errors = require "chamvi.sandbox.errors"
+local limits = require "chamvi.sandbox.docker.limits"
 local reference = require "chamvi.sandbox.docker.reference"
 
 local images = {}
-
-local PULL_IDLE_MS = 300000 -- a pull may take as long as it likes, but not be silent for longer
 
 local function unavailable(image, message, fields)
     local text = ("the image %s is not available: %s"):format(image, message)
@@ -38,8 +37,7 @@ local function failure_in(line)
     return type(message) == "string" and message or nil
 end
 
-local function pull(engine, image, given)
-    local parts = reference.parse(image)
+local function pull(engine, image, parts, given)
     local auth, err = credentials.header(parts.registry, given.registry_auth, given.signal)
     if err then
         return nil, err
@@ -50,7 +48,7 @@ local function pull(engine, image, given)
     answer, err = engine:lines("POST", path, {
         headers = { ["X-Registry-Auth"] = auth },
         timeout_ms = 0,
-        idle_ms = PULL_IDLE_MS,
+        idle_ms = limits.PULL_SILENCE,
         signal = given.signal,
     }, function(line)
         if type(line) ~= "table" then
@@ -92,8 +90,12 @@ end
 ---@return true|nil
 ---@return chamvi.Error? err `image_unavailable`, or what the engine's answer is
 function images.ensure(engine, image, given)
+    local parts = reference.parse(image)
+    if not parts then
+        return unavailable(image, "that is no reference to an image")
+    end
     if given.pull == "always" then
-        return pull(engine, image, given)
+        return pull(engine, image, parts, given)
     end
     local present, err = is_present(engine, image, given.signal)
     if err then
@@ -105,7 +107,7 @@ function images.ensure(engine, image, given)
     if given.pull == "never" then
         return unavailable(image, 'the engine does not have it, and the option "pull" is "never"')
     end
-    return pull(engine, image, given)
+    return pull(engine, image, parts, given)
 end
 
 return images

@@ -2,6 +2,7 @@
 -- removed with its volume on dispose.
 
 local addresses = require "chamvi.sandbox.docker.address"
+local at_most = require "chamvi.sandbox.at_most"
 local callback = require "chamvi.sandbox.callback"
 local clocks = require "chamvi.sandbox.clock"
 local collect = require "chamvi.sandbox.docker.collect"
@@ -13,6 +14,8 @@ local engines = require "chamvi.sandbox.docker.engine"
 local errors = require "chamvi.sandbox.errors"
 local git_argv = require "chamvi.sandbox.git_argv"
 local images = require "chamvi.sandbox.docker.images"
+local is_utf8 = require "chamvi.sandbox.is_utf8"
+local limits = require "chamvi.sandbox.docker.limits"
 local options = require "chamvi.sandbox.options"
 local prepare_workspace = require "chamvi.sandbox.prepare"
 local provider = require "chamvi.sandbox.provider"
@@ -20,6 +23,7 @@ local reporter = require "chamvi.sandbox.reporter"
 local rules = require "chamvi.sandbox.rules"
 local start = require "chamvi.sandbox.docker.start"
 local task = require "chamvi.sandbox.task"
+local timer = require "chamvi.sandbox.timer"
 local transports = require "chamvi.sandbox.docker.transport"
 
 local docker = {}
@@ -29,9 +33,22 @@ docker.CONTAINER_NAME_PREFIX = container.NAME_PREFIX
 docker.SANDBOX_USER = container.USER
 
 local NAME = "docker"
--- After a request whose answer was lost, how often and how long apart the container is looked for.
-local CLEANUP_TRIES = 5
-local CLEANUP_PAUSE_MS = 1000
+-- How often and how long apart a container is looked for that has to go.
+local CLEAN_UP_TRIES = 5
+local CLEAN_UP_PAUSE_MS = 1000
+
+-- Environments travel as JSON.
+local function env_kind(value)
+    local wrong = options.env(value)
+    if wrong then
+        return wrong
+    end
+    for name, text in pairs(value) do
+        if not is_utf8(text) then
+            return "has a value that is no UTF-8 text: " .. name
+        end
+    end
+end
 
 local PROVIDER_OPTIONS = {
     docker = options.record({
@@ -42,7 +59,7 @@ local PROVIDER_OPTIONS = {
     image = options.string,
     network = options.string,
     pull = options.choice({ "missing", "always", "never" }),
-    env = options.env,
+    env = env_kind,
     limits = options.limits,
     clock = options.clock,
     registry_auth = options.record({
@@ -86,20 +103,38 @@ local function environment(...)
     return merged
 end
 
--- Removes the container of a create that failed; the engine may just be coming back.
-local function clean_up(self, transport)
-    local removed, err
-    for try = 1, CLEANUP_TRIES do
-        removed, err = transport:remove()
-        if removed then
-            return
+-- Has the container of a create that failed go, if there is one. When the answer to the request for it was lost, it may
+-- still come, and is looked for a while. Returns the last error when it may be left.
+local function try_to_remove(transport, signal)
+    local err
+    for try = 1, CLEAN_UP_TRIES do
+        local removed, found
+        removed, err, found = transport:remove(signal)
+        if removed and (found or transport.created) or signal.aborted then
+            break
         end
-        if try < CLEANUP_TRIES then
-            task.pause(CLEANUP_PAUSE_MS)
+        if try < CLEAN_UP_TRIES then
+            task.pause(CLEAN_UP_PAUSE_MS)
         end
     end
-    self.on_error(errors.sandbox("remove_failed", ("the container %s of a create that failed is left: %s"):format(
-        transport.name, err.message), { cause = err }))
+    return err
+end
+
+local function clean_up(self, transport)
+    if transport.created == false then
+        return
+    end
+    local ok, err = at_most(limits.CLEAN_UP, function(signal)
+        return try_to_remove(transport, signal)
+    end)
+    if not ok then
+        err = err or errors.sandbox("timed_out", "the engine does not answer")
+    end
+    if err then
+        local message = "the container %s of a create that failed may be left: %s"
+        self.on_error(errors.sandbox("remove_failed", message:format(transport.name, errors.is_error(err) and err.message
+            or tostring(err)), { cause = err }))
+    end
 end
 
 -- Everything of a create that has a container. Returns the workspace.
@@ -181,6 +216,40 @@ local function create(self, given)
     return workspace
 end
 
+-- Waits for a create. After an abort not for ever: an engine that hangs may have made a container all the same, which is
+-- then removed in the background.
+local function await(self, job, signal)
+    if signal and not job.done then
+        local either, cancel = task.future(), nil
+        local function wake()
+            either:set()
+        end
+        job:subscribe(wake)
+        local forget = signal:on_abort(function()
+            cancel = timer(limits.ABORT, wake)
+        end)
+        task.wait(either)
+        forget()
+        if cancel then
+            cancel()
+        end
+        if not job.done then
+            task.start(function()
+                local workspace = task.wait(job)
+                local disposed, err = not workspace, nil
+                if workspace then
+                    disposed, err = workspace:dispose()
+                end
+                if not disposed then
+                    self.on_error(err)
+                end
+            end)
+            return nil, task.aborted(signal)
+        end
+    end
+    return task.wait(job)
+end
+
 local function event_teller(on_event, on_error)
     return function(event)
         if on_event then
@@ -230,10 +299,11 @@ function docker.create_docker_sandbox(given)
             return nil, errors.sandbox("network_none",
                 "the containers have no network, and a clone needs one: use a workspace without a repository")
         end
+        options.check("create", { env = asked.env }, { env = env_kind })
         asked.image = asked.image or self.image
         asked.limits = rules.resolve_limits(self.limits, asked.limits)
         local workspace
-        workspace, err = task.wait(task.start(create, self, asked))
+        workspace, err = await(self, task.start(create, self, asked), asked.signal)
         if not workspace then
             return nil, provider.create_error("at " .. address.name, err)
         end

@@ -13,8 +13,12 @@ local HUB = "https://index.docker.io/v1/"
 
 --- Takes a reference apart.
 ---@param image string
----@return chamvi.ImageReference
+---@return chamvi.ImageReference|nil # nil when it is none
 function reference.parse(image)
+    -- Not the whole grammar, only what would be something else in a URL; the engine knows the rest.
+    if not image:find("^%w[%w._/:@+-]*$") or image:find("/[./]") then
+        return nil
+    end
     local name, digest = image:match("^(.-)@(.+)$")
     name = name or image
     local repository, tag = name:match("^(.+):([^/:]+)$")

@@ -1,21 +1,27 @@
 -- From nothing to a container that runs and whose folder can be written.
 
+local at_most = require "chamvi.sandbox.at_most"
 local container = require "chamvi.sandbox.docker.container"
 local constants = require "chamvi.sandbox.constants"
 local engines = require "chamvi.sandbox.docker.engine"
 local errors = require "chamvi.sandbox.errors"
+local limits = require "chamvi.sandbox.docker.limits"
 local native = require "chamvi.sandbox.core"
 
-local START_LIMIT_MS = 120000 -- of a busy engine
-
-local function create(engine, name, body)
-    local answer, err = engine:request("POST", "/containers/create?name=" .. name, {
+-- Sets `transport.created`: false when there is no container, nil when nobody knows.
+local function create(transport, body)
+    local answer, err = transport.engine:request("POST", "/containers/create?name=" .. transport.name, {
         json = body,
-        timeout_ms = START_LIMIT_MS,
+        timeout_ms = limits.START,
     })
     if not answer then
+        transport.created = nil
+        if err.code == "engine_unreachable" then
+            transport.created = false
+        end
         return nil, err
     end
+    transport.created = answer.status < 400 or answer.status >= 500
     if answer.status == 201 then
         return true
     end
@@ -45,25 +51,36 @@ local function first_line(stream)
     return text:match("^[^\n]*")
 end
 
+-- Calls `fn(signal)`, and has it end in time.
+local function in_time(what, fn)
+    local ok, value, err = at_most(limits.START, fn)
+    if ok then
+        return value, err
+    end
+    return nil, errors.sandbox("create_failed", ok == nil and what .. " took too long" or tostring(value))
+end
+
 -- Starts the container, attached before so that its first words are not missed.
-local function start(engine, name)
-    local stream, err, refusal = engine:stream(("/containers/%s/attach?stream=1&stdout=1"):format(name), {
-        timeout_ms = START_LIMIT_MS,
-    })
+local function start(transport)
+    local engine, name = transport.engine, transport.name
+    local stream, err, refusal = engine:stream(("/containers/%s/attach?stream=1&stdout=1"):format(name), {})
     if not stream then
         return nil, refusal and engines.failure("attaching to the container", refusal) or err
     end
     local answer
-    answer, err = engine:request("POST", ("/containers/%s/start"):format(name), { timeout_ms = START_LIMIT_MS })
+    answer, err = engine:request("POST", ("/containers/%s/start"):format(name), { timeout_ms = limits.START })
     if answer and answer.status ~= 204 then
         answer, err = nil, engines.failure("starting the container", answer)
     end
-    if not answer then
-        stream:close()
-        return nil, err
-    end
     local line
-    line, err = first_line(stream)
+    if answer then
+        line, err = in_time("the container's first word", function(signal)
+            signal:on_abort(function()
+                stream:close()
+            end)
+            return first_line(stream)
+        end)
+    end
     stream:close()
     return line, err
 end
@@ -76,11 +93,14 @@ local function open_folder(transport)
             table.insert(words, bytes)
         end,
     }
-    local result, err = transport:exec({ "chmod", "1777", constants.WORKSPACE_ROOT }, {
-        user = "0:0",
-        stdout = sink,
-        stderr = sink,
-    })
+    local result, err = in_time("making the folder writable", function(signal)
+        return transport:exec({ "chmod", "1777", constants.WORKSPACE_ROOT }, {
+            user = "0:0",
+            stdout = sink,
+            stderr = sink,
+            signal = signal,
+        })
+    end)
     if not result then
         return nil, err
     end
@@ -97,15 +117,14 @@ end
 ---@param transport chamvi.DockerTransport
 ---@param given chamvi.ContainerOptions
 ---@return boolean|nil ready whether the folder is an empty git repository already
----@return chamvi.Error? err the container may be there
+---@return chamvi.Error? err the container may be there, see `transport.created`
 return function(transport, given)
-    local engine, name = transport.engine, transport.name
-    local ok, err = create(engine, name, container.body(given))
+    local ok, err = create(transport, container.body(given))
     if not ok then
         return nil, err
     end
     local state
-    state, err = start(engine, name)
+    state, err = start(transport)
     if not state then
         return nil, err
     end

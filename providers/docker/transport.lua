@@ -1,15 +1,17 @@
 -- One container as a transport: commands by the engine's exec, over an upgraded connection.
 
 local container = require "chamvi.sandbox.docker.container"
+local constants = require "chamvi.sandbox.constants"
 local engines = require "chamvi.sandbox.docker.engine"
 local errors = require "chamvi.sandbox.errors"
+local limits = require "chamvi.sandbox.docker.limits"
 local native = require "chamvi.sandbox.core"
+local on_podman = require "chamvi.sandbox.docker.podman"
+local remove = require "chamvi.sandbox.docker.remove"
 local task = require "chamvi.sandbox.task"
+local utf8_argv = require "chamvi.sandbox.docker.argv"
 
 local transports = {}
-
-local EXIT_LIMIT_MS = 5000 -- from the end of an exec's output until the engine knows its exit code
-local REMOVE_LIMIT_MS = 60000
 
 ---@class chamvi.DockerTransport: chamvi.Transport
 local Transport = {}
@@ -25,6 +27,7 @@ function transports.new(engine, id)
         name = container.name(id),
         container_id = nil,
         started_at = nil, -- by the engine's clock: tells a restart
+        volume = nil, -- its name
     }, Transport)
 end
 
@@ -33,7 +36,7 @@ local function state_of(answer)
     return type(state) == "table" and state or {}
 end
 
--- The state of the container; false when it is not there.
+-- The state of the container, and all that the engine says of it; false when it is not there.
 local function inspect(self, signal)
     local answer, err = self.engine:request("GET", ("/containers/%s/json"):format(self.name), { signal = signal })
     if not answer then
@@ -45,27 +48,36 @@ local function inspect(self, signal)
     if answer.status ~= 200 then
         return nil, engines.failure("looking at the container", answer)
     end
-    return state_of(answer), answer.json.Id
+    return state_of(answer), answer.json
+end
+
+local function volume_of(inspected)
+    for _, mount in ipairs(type(inspected.Mounts) == "table" and inspected.Mounts or {}) do
+        if mount.Destination == constants.WORKSPACE_ROOT and type(mount.Name) == "string" then
+            return mount.Name
+        end
+    end
 end
 
 --- Remembers which container it is, which runs now.
 ---@return true|nil
 ---@return chamvi.Error? err
 function Transport:identify()
-    local state, id = inspect(self)
+    local state, inspected = inspect(self)
     if state == nil then
-        return nil, id
+        return nil, inspected
     end
     if not state or not state.Running then
         return nil, errors.sandbox("create_failed", "the container ended at once")
     end
-    self.container_id, self.started_at = id, state.StartedAt
+    self.container_id, self.started_at = inspected.Id, state.StartedAt
+    self.volume = volume_of(inspected)
     return true
 end
 
 -- Whether it still is the one that was made, and runs: a container that was started again has lost what ran in it.
-local function is_same(self, state, id)
-    return state and state.Running == true and id == self.container_id and state.StartedAt == self.started_at
+local function is_same(self, state, inspected)
+    return state and state.Running == true and inspected.Id == self.container_id and state.StartedAt == self.started_at
 end
 
 --- Whether the container still runs.
@@ -73,11 +85,11 @@ end
 ---@return boolean|nil
 ---@return chamvi.Error? err
 function Transport:alive(signal)
-    local state, id = inspect(self, signal)
+    local state, inspected = inspect(self, signal)
     if state == nil then
-        return nil, id
+        return nil, inspected
     end
-    return is_same(self, state, id) or false
+    return is_same(self, state, inspected) or false
 end
 
 -- Feeds what the stream brings into the sinks, up to its end.
@@ -110,7 +122,7 @@ end
 
 -- What an exec has ended with.
 local function exit_code(self, exec_id, signal)
-    local code, err = engines.poll(EXIT_LIMIT_MS, function()
+    local code, err = engines.poll(limits.EXIT, function()
         local answer, failure = self.engine:request("GET", ("/exec/%s/json"):format(exec_id), { signal = signal })
         if not answer then
             return nil, failure
@@ -127,13 +139,20 @@ local function exit_code(self, exec_id, signal)
     return code, err
 end
 
+-- Prepares a command in the container that was made, and in no other.
 local function create_exec(self, argv, given)
-    local state, id = inspect(self, given.signal)
+    local state, inspected = inspect(self, given.signal)
     if state == nil then
-        return nil, id
+        return nil, inspected
     end
-    if not is_same(self, state, id) then
+    if not is_same(self, state, inspected) then
         return nil, errors.sandbox("gone", "the container is gone, or was started again")
+    end
+    if state.Paused == true then
+        return nil, errors.sandbox("not_ready", "the container is paused")
+    end
+    if self.engine.is_podman then
+        argv = on_podman(argv, given.stdin ~= nil)
     end
     local answer, err = self.engine:request("POST", ("/containers/%s/exec"):format(self.container_id), {
         json = {
@@ -142,7 +161,7 @@ local function create_exec(self, argv, given)
             AttachStderr = true,
             Tty = false,
             User = given.user or container.USER,
-            Cmd = argv,
+            Cmd = utf8_argv(argv),
         },
         signal = given.signal,
     })
@@ -156,11 +175,32 @@ local function create_exec(self, argv, given)
     return exec_id
 end
 
+-- Runs a prepared command to its end. No error of it may say that nothing ran.
+local function run(self, stream, exec_id, given)
+    if given.stdin then
+        task.start(function()
+            if stream:write(given.stdin) then
+                stream:shutdown()
+            end
+        end)
+    end
+    local read, err = read_all(stream, given)
+    stream:close()
+    local code
+    if read then
+        code, err = exit_code(self, exec_id, given.signal)
+    end
+    if not code then
+        return nil, errors.sandbox("transport_lost", err.message, { detail = err.detail, cause = err })
+    end
+    return { exit_code = code }
+end
+
 --- Runs argv in the container.
 ---@param argv string[]
 ---@param given chamvi.TransportExecOptions `user` too: default the workspace's
 ---@return chamvi.TransportResult|nil
----@return chamvi.Error? err
+---@return chamvi.Error? err `gone`, `not_ready`, `engine_unreachable` and `forbidden` only where nothing ran
 function Transport:exec(argv, given)
     local exec_id, err = create_exec(self, argv, given)
     if not exec_id then
@@ -174,66 +214,28 @@ function Transport:exec(argv, given)
     if not stream then
         return nil, answer and engines.failure("starting the command", answer) or err
     end
-    if given.stdin then
-        task.start(function()
-            if stream:write(given.stdin) then
-                stream:shutdown()
-            end
-        end)
-    end
-    local read
-    read, err = read_all(stream, given)
-    stream:close()
-    if not read then
-        return nil, err
-    end
-    local code
-    code, err = exit_code(self, exec_id, given.signal)
-    if not code then
-        return nil, err
-    end
-    return { exit_code = code }
+    return run(self, stream, exec_id, given)
 end
 
 --- Removes the container with its volume, whatever state it is in. Waits until it is gone; one that is not there is
 --- fine.
+---@param signal? chamvi.Signal
 ---@return true|nil
 ---@return chamvi.Error? err
-function Transport:remove()
-    return transports.remove(self.engine, self.name)
-end
-
---- Removes a container by its id or name.
----@param engine chamvi.DockerEngine
----@param name string
----@return true|nil
----@return chamvi.Error? err
-function transports.remove(engine, name)
-    local path = ("/containers/%s"):format(name)
-    local answer, err = engine:request("DELETE", path .. "?force=1&v=1", { timeout_ms = REMOVE_LIMIT_MS })
-    if not answer then
+---@return boolean? found whether it was there
+function Transport:remove(signal)
+    local removed, err = remove.container(self.engine, self.name, signal)
+    if not removed then
         return nil, err
     end
-    if answer.status == 204 or answer.status == 200 or answer.status == 404 then
-        return true
-    end
-    -- 409: somebody else removes it, as the engine itself does when its time is over.
-    local failure = engines.failure("removing the container", answer, "remove_failed")
-    if answer.status ~= 409 then
-        return nil, failure
-    end
-    local gone
-    gone, err = engines.poll(REMOVE_LIMIT_MS, function()
-        local found, unreachable = engine:request("GET", path .. "/json")
-        if not found then
-            return nil, unreachable
+    if removed == "missing" and self.volume then
+        -- Whoever removed the container may have left it.
+        removed, err = remove.volume(self.engine, self.volume, signal)
+        if not removed then
+            return nil, err
         end
-        return found.status == 404 or nil
-    end)
-    if gone then
-        return true
     end
-    return nil, err or failure
+    return true, nil, removed == "removed"
 end
 
 return transports

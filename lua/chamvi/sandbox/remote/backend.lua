@@ -5,6 +5,7 @@ local callback = require "chamvi.sandbox.callback"
 local compat = require "chamvi.sandbox.compat"
 local errors = require "chamvi.sandbox.errors"
 local file_commands = require "chamvi.sandbox.remote.file_commands"
+local is_utf8 = require "chamvi.sandbox.is_utf8"
 local native = require "chamvi.sandbox.core"
 local report = require "chamvi.sandbox.report"
 local rules = require "chamvi.sandbox.rules"
@@ -230,12 +231,6 @@ local function run_script(self, argv, stdin)
     return stdout.text()
 end
 
-local function is_utf8(text)
-    local collector = native.create_output_collector(#text)
-    collector:write(text)
-    return collector:text() == text
-end
-
 function Remote:read_file(path)
     local text, err = run_script(self, file_commands.read(path))
     if not text then
@@ -266,6 +261,9 @@ end
 -- ---- The end -----------------------------------------------------------------------------------
 
 function Remote:is_lost(err)
+    if err.code == "gone" then
+        return true
+    end
     local unknown = err.code == "transport_lost" or err.code == "no_shell"
     return unknown and not self.closed and transports.says_dead(self.transport, constants.ALIVE_PROBE_TIMEOUT_MS)
 end
