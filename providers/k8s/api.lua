@@ -118,7 +118,7 @@ function apis.request_of(connection, method, path, headers)
     for name, value in pairs(connection) do
         request[name] = value
     end
-    local all = { ["User-Agent"] = USER_AGENT, Accept = "application/json" }
+    local all = { ["User-Agent"] = USER_AGENT }
     for _, more in ipairs({ connection.headers or {}, headers or {} }) do
         for name, value in pairs(more) do
             all[name] = value
@@ -196,7 +196,7 @@ function Api:request(method, path, given)
     local repeated = false
     local answer, err = apis.patiently(given.signal, function()
         return self:authorized(given.signal, function(connection)
-            local headers = body and { ["Content-Type"] = "application/json" } or nil
+            local headers = { Accept = "application/json", ["Content-Type"] = body and "application/json" or nil }
             local request = apis.request_of(connection, method, self:path(path), headers)
             request.body, request.signal = body, given.signal
             request.timeout_ms, request.max_bytes = REQUEST_TIMEOUT_MS, ANSWER_MAX_BYTES

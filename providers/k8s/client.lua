@@ -150,8 +150,8 @@ end
 ---@class chamvi.PodExecOptions
 ---@field argv string[]
 ---@field stdin? string the command's whole standard input; none: end of file at once
----@field stdout chamvi.OutputSink gets every chunk as it arrives
----@field stderr chamvi.OutputSink
+---@field stdout? chamvi.OutputSink gets every chunk as it arrives
+---@field stderr? chamvi.OutputSink
 ---@field signal? chamvi.Signal closes the connection; the command runs on
 
 --- Runs a command in the workspace's container, at most once. With `stdin`, or with long arguments, the image needs

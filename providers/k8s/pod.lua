@@ -33,7 +33,7 @@ wait "$!"
 
 -- In values of variables and in arguments, $(NAME) would be replaced and $$ halved.
 local function literal(text)
-    return (text:gsub("%$", "$$$$"))
+    return (text:gsub("%$", "$$"))
 end
 
 local function env_list(env)

@@ -14,7 +14,7 @@ shift
 mount -t tmpfs none "$here/root"
 for entry in /*; do
     name=\${entry#/}
-    case $name in proc | workspace | tmp) continue ;; esac
+    case $name in proc | workspace) continue ;; esac
     if [ -L "$entry" ]; then
         ln -s "$(readlink "$entry")" "$here/root/$name"
     elif [ -d "$entry" ]; then
@@ -22,9 +22,8 @@ for entry in /*; do
         mount --rbind "$entry" "$here/root/$name"
     fi
 done
-mkdir "$here/root/workspace" "$here/root/proc" "$here/root/tmp"
+mkdir "$here/root/workspace" "$here/root/proc"
 mount --bind "$here/volume" "$here/root/workspace"
-mount -t tmpfs -o mode=1777 none "$here/root/tmp"
 mount -t proc proc "$here/root/proc"
 : >"$here/ready"
 cd /
@@ -37,7 +36,8 @@ function prefix(pod) {
   for (const { name, value } of pod.spec.containers[0].env || []) {
     env.push(name + '=' + value.replace(/\$\$/g, '$'));
   }
-  return ['setpriv', '--reuid', USER, '--regid', USER, '--clear-groups', '--no-new-privs', 'env', '-i', ...env];
+  return ['setpriv', '--reuid', USER, '--regid', USER, '--clear-groups', '--no-new-privs', 'env', '-i',
+    '-C', '/workspace', ...env];
 }
 
 class Container {
@@ -51,7 +51,7 @@ class Container {
     const { command, args } = pod.spec.containers[0];
     const own = [...command, ...args].map((word) => word.replace(/\$\$/g, '$'));
     this.process = child.spawn('unshare', ['--mount', '--pid', '--fork', '--kill-child', 'sh', '-c', FIRST, 'sh', folder,
-      ...prefix(pod), '-C', '/workspace', ...own], { stdio: ['ignore', 'ignore', 'inherit'] });
+      ...prefix(pod), ...own], { stdio: ['ignore', 'ignore', fs.openSync(folder + '.log', 'a')] });
     this.process.on('exit', (code, signal) => {
       this.over = true;
       fs.rmSync(folder, { recursive: true, force: true });
@@ -71,13 +71,16 @@ class Container {
 
   // A program in the container.
   run(argv, stdin) {
-    return child.spawn('nsenter', ['-t', this.first(), '-m', '-p', '-r', '-w', 'setsid', ...prefix(this.pod), ...argv],
+    return child.spawn('nsenter', ['-t', this.first(), '-m', '-p', '-r', 'setsid', ...prefix(this.pod), ...argv],
       { stdio: [stdin ? 'pipe' : 'ignore', 'pipe', 'pipe'] });
   }
 
+  // Kills the first process, and with it all others.
   kill() {
-    if (!this.over) {
-      this.process.kill('SIGKILL'); // and with it the first process, and with that all others
+    if (this.running()) {
+      process.kill(Number(this.first()), 'SIGKILL');
+    } else if (!this.over) {
+      this.process.kill('SIGKILL');
     }
   }
 }

@@ -1,7 +1,7 @@
 // A Kubernetes API server for specs, as far as pods and their exec go, with real processes behind it. It keeps to the
 // protocols, v4 and v5, except where a spec asks for a fault. Usage: node k8s_server.js FOLDER
 //
-// `ready` appears in FOLDER with the port, once it listens. Ends when its standard input does.
+// `ready` appears in FOLDER with the port, once it listens.
 //
 // Specs give orders by POST /control, each a JSON object:
 //
@@ -436,13 +436,4 @@ function outage(ms) {
 server.listen(0, '127.0.0.1', () => {
   fs.writeFileSync(path.join(folder, 'port'), String(server.address().port));
   fs.renameSync(path.join(folder, 'port'), path.join(folder, 'ready'));
-});
-process.stdin.resume();
-process.stdin.on('end', () => {
-  for (const pod of pods.values()) {
-    if (pod.container) {
-      pod.container.kill();
-    }
-  }
-  process.exit(0);
 });
