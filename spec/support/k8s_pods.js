@@ -77,8 +77,9 @@ class Container {
 
   // Kills the first process, and with it all others.
   kill() {
-    if (this.running()) {
-      process.kill(Number(this.first()), 'SIGKILL');
+    const first = this.running() && Number(this.first());
+    if (first) { // else it has ended, and its parent is about to
+      process.kill(first, 'SIGKILL');
     } else if (!this.over) {
       this.process.kill('SIGKILL');
     }

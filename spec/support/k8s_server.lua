@@ -31,12 +31,15 @@ function k8s_server.start()
     local place = assert(local_sandbox.create_local_sandbox({ root = folder .. "/host" }):create({ run_id = "server" }))
     local script = scratch.shell("pwd"):match("[^\n]+") .. "/spec/support/k8s_server.js"
     task.start(function()
-        place:exec({ "node", script, folder }, {
+        local ended, err = place:exec({ "node", script, folder }, {
             timeout_ms = sandbox.EXEC_TIMEOUT_MAX_MS,
             on_output = function(_, text)
-                io.stderr:write("k8s_server.js: ", text)
+                io.stderr:write(text)
             end,
         })
+        if ended or err.code ~= "disposed" then
+            io.stderr:write("k8s_server.js has ended: ", ended and ended.status or err.message, "\n")
+        end
     end)
     for _ = 1, 1000 do
         local port = scratch.read(folder .. "/ready")
