@@ -24,12 +24,23 @@ local Api = {}
 Api.__index = Api
 
 --- The API server of a configuration. Contacts nothing.
----@param connection fun(signal?: chamvi.Signal, fresh?: boolean): table|nil, chamvi.Error|nil the address and the
----   credentials, as http.lua takes them; `fresh`: the server does not accept the ones of before
+---@param config chamvi.KubeConfig|fun(): chamvi.KubeConfig|nil, chamvi.Error|nil a function is called when it is needed
 ---@param namespace string
 ---@return chamvi.KubernetesApi
-function apis.new(connection, namespace)
-    return setmetatable({ connection = connection, namespace = namespace }, Api)
+function apis.new(config, namespace)
+    return setmetatable({ namespace = namespace, _config = config }, Api)
+end
+
+-- The configuration, loaded by whoever comes first.
+local function config_of(self)
+    if type(self._config) == "function" then
+        local config, err = self._config()
+        if not config then
+            return nil, err
+        end
+        self._config = config
+    end
+    return self._config
 end
 
 --- A text as a part of a URL.
@@ -85,48 +96,46 @@ function Api:failure(answer, act)
     })
 end
 
---- Calls `send(connection)` with the credentials, and once more with fresh ones when the server does not accept them:
---- then nothing has been done.
+-- The request of a path below the server's address, as http.lua takes it: `options` has credentials and more.
+local function request_of(config, options, method, path, headers)
+    options.url, options.method = config.server .. path, method
+    options.headers = options.headers or {}
+    options.headers["User-Agent"] = USER_AGENT
+    for name, value in pairs(headers) do
+        options.headers[name] = value
+    end
+    return options
+end
+
+--- Makes a request with the credentials and calls `send(request)`; once more with fresh credentials when the server
+--- does not accept them, since then nothing has been done.
+---@param method string
+---@param path string below the server's address
+---@param headers table<string, string>
 ---@param signal? chamvi.Signal
----@param send fun(connection: table): table|nil, chamvi.Error|nil, chamvi.HttpResponse|nil an answer first, or third
+---@param send fun(request: table): table|nil, chamvi.Error|nil, chamvi.HttpResponse|nil an answer first, or third
 ---   when it is a refusal
----@return ... what `send` returned last
-function Api:authorized(signal, send)
-    local results
-    for try = 1, 2 do
-        local connection, err = self.connection(signal, try == 2)
-        if not connection then
+---@return table|nil # what `send` returned last
+---@return chamvi.Error?
+---@return chamvi.HttpResponse?
+function Api:authorized(method, path, headers, signal, send)
+    local config, err = config_of(self)
+    if not config then
+        return nil, err
+    end
+    local value, refusal, options
+    for _ = 1, 2 do
+        options, err = config:request_options(signal)
+        if not options then
             return nil, err
         end
-        results = { send(connection) }
-        local answer = results[1] or results[3]
-        if not answer or answer.status ~= 401 then
+        value, err, refusal = send(request_of(config, options, method, path, headers))
+        local answer = value or refusal
+        if not answer or answer.status ~= 401 or not config:refused(options) then
             break
         end
     end
-    return results[1], results[2], results[3]
-end
-
---- The request of a path, as http.lua takes it.
----@param connection table
----@param method string
----@param path string below the server's address
----@param headers? table<string, string>
----@return table
-function apis.request_of(connection, method, path, headers)
-    local request = {}
-    for name, value in pairs(connection) do
-        request[name] = value
-    end
-    local all = { ["User-Agent"] = USER_AGENT }
-    for _, more in ipairs({ connection.headers or {}, headers or {} }) do
-        for name, value in pairs(more) do
-            all[name] = value
-        end
-    end
-    request.server, request.headers = nil, all
-    request.url, request.method = connection.server .. path, method
-    return request
+    return value, err, refusal
 end
 
 -- How long the server asks to wait, in milliseconds.
@@ -193,11 +202,10 @@ function Api:request(method, path, given)
             return nil, errors.sandbox(code, message), false
         end
     end
+    local headers = { Accept = "application/json", ["Content-Type"] = body and "application/json" or nil }
     local repeated = false
     local answer, err = apis.patiently(given.signal, function()
-        return self:authorized(given.signal, function(connection)
-            local headers = { Accept = "application/json", ["Content-Type"] = body and "application/json" or nil }
-            local request = apis.request_of(connection, method, self:path(path), headers)
+        return self:authorized(method, self:path(path), headers, given.signal, function(request)
             request.body, request.signal = body, given.signal
             request.timeout_ms, request.max_bytes = REQUEST_TIMEOUT_MS, ANSWER_MAX_BYTES
             return http.request(request)

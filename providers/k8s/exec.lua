@@ -34,8 +34,7 @@ end
 local function open(api, name, query, signal)
     local path = api:path(("/pods/%s/exec?%s"):format(apis.escape(name), query))
     local stream, err, refusal = apis.patiently(signal, function()
-        return api:authorized(signal, function(connection)
-            local request = apis.request_of(connection, "GET", path)
+        return api:authorized("GET", path, {}, signal, function(request)
             request.timeout_ms, request.signal = OPEN_TIMEOUT_MS, signal
             return exec_stream.open(request)
         end)

@@ -7,7 +7,7 @@ local collect = require "chamvi.sandbox.k8s.collect"
 local compat = require "chamvi.sandbox.compat"
 local constants = require "chamvi.sandbox.constants"
 local create_remote_workspace = require "chamvi.sandbox.remote"
-local kube_configs = require "chamvi.sandbox.k8s.kubeconfig"
+local kubeconfig = require "chamvi.sandbox.k8s.kubeconfig"
 local names = require "chamvi.sandbox.k8s.names"
 local options = require "chamvi.sandbox.options"
 local overrides = require "chamvi.sandbox.k8s.overrides"
@@ -67,14 +67,20 @@ local function client_option(value)
     end
 end
 
+local function kube_config_option(value)
+    if type(value) ~= "table" or type(value.server) ~= "string" or options.callable(value.request_options) then
+        return "must be what load_kube_config gives"
+    end
+end
+
 local CLIENT_OPTIONS = {
     namespace = namespace_option,
-    kube_config = kube_configs.option,
+    kube_config = kube_config_option,
 }
 
 local PROVIDER_OPTIONS = {
     namespace = namespace_option,
-    kube_config = kube_configs.option,
+    kube_config = kube_config_option,
     image = options.string,
     env = options.env,
     limits = options.limits,
@@ -118,6 +124,15 @@ local PROVIDER_OPTIONS = {
 ---@field on_event? fun(event: chamvi.KubernetesEvent) told how a create goes on; must not wait
 ---@field on_error? fun(err: any) told what could not be removed after a create that failed; default: a line on stderr
 
+--- Reads the kubeconfig as kubectl does: `path`, or the files of KUBECONFIG merged, or ~/.kube/config; where there
+--- is none, the service account of the pod that this program runs in. Contacts nothing.
+---@param given? { path?: string, context?: string } a wrong or unknown one raises an InvalidAgentDefinitionError
+---@return chamvi.KubeConfig|nil
+---@return chamvi.Error? err SandboxError `invalid_kube_config`: file and field, never a value
+function k8s.load_kube_config(given)
+    return kubeconfig.load(given)
+end
+
 -- ---- Clients -----------------------------------------------------------------------------------
 
 --- A client for the pods of a namespace. Contacts nothing yet.
@@ -125,7 +140,7 @@ local PROVIDER_OPTIONS = {
 ---@return chamvi.PodClient
 function k8s.create_pod_client(given)
     local settings = options.check("create_pod_client", given, CLIENT_OPTIONS, { "namespace" })
-    return clients.new(apis.new(kube_configs.connector(settings.kube_config), settings.namespace))
+    return clients.new(apis.new(settings.kube_config or kubeconfig.load, settings.namespace))
 end
 
 -- ---- The provider ------------------------------------------------------------------------------

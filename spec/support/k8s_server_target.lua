@@ -11,7 +11,7 @@ local target = {}
 ---@param name string
 ---@return table # see conformance.lua
 function target.new(server, name)
-    local kube_config = { server = server.url, token = "token" }
+    local kube_config = assert(k8s.load_kube_config({ path = server:kubeconfig() }))
     -- The user of the commands is another one.
     local repository = scratch.repository(server.folder .. "/repository")
     scratch.shell(("chown -R 1000:1000 %s/repository"):format(server.folder))
