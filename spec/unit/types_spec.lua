@@ -3,6 +3,7 @@
 local definitions = require "spec.support.definitions"
 local errors = require "chamvi.sandbox.errors"
 local host = require "chamvi.sandbox.host"
+local k8s = require "chamvi.sandbox.k8s"
 local local_sandbox = require "chamvi.sandbox.local"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
@@ -11,6 +12,7 @@ local workspace_tools = require "chamvi.sandbox.workspace_tools"
 
 local LIBRARY = "lua/chamvi/sandbox/"
 local LOCAL = "providers/local/init.lua"
+local K8S = "providers/k8s/kubeconfig.lua"
 
 local function files(folder, name)
     local list = {}
@@ -53,6 +55,7 @@ describe("the definitions", function()
         it("the modules", function()
             assert_declared("chamvi.sandbox", sandbox)
             assert_declared("chamvi.sandbox.local", local_sandbox)
+            assert_declared("chamvi.sandbox.k8s", k8s)
             assert_declared("chamvi.sandbox.host", host)
             assert_declared("chamvi.sandbox.tools", sandbox.tools)
         end)
@@ -130,6 +133,16 @@ describe("the definitions", function()
             assert_declared("chamvi.Loop", sandbox.loop())
         end)
 
+        it("a kubeconfig", function()
+            local path = place.folder .. "/config"
+            scratch.write(path, [[
+current-context: c
+contexts: [{name: c, context: {cluster: k}}]
+clusters: [{name: k, cluster: {server: "https://localhost"}}]
+]])
+            assert_declared("chamvi.KubeConfig", assert(k8s.load_kube_config({ path = path })))
+        end)
+
         it("a collector", function()
             assert_declared("chamvi.OutputCollector", sandbox.create_output_collector(1))
         end)
@@ -141,6 +154,7 @@ describe("the definitions", function()
             ["chamvi.CreateOptions"] = { LOCAL, "CREATE_OPTIONS" },
             ["chamvi.WorkspaceManagerOptions"] = { LIBRARY .. "manager.lua", "MANAGER_OPTIONS" },
             ["chamvi.AcquireOptions"] = { LIBRARY .. "manager.lua", "ACQUIRE_OPTIONS" },
+            ["chamvi.KubeConfigOptions"] = { K8S, "OPTIONS" },
             ["chamvi.OpenAIOptions"] = { LIBRARY .. "tools.lua", "OPENAI_OPTIONS" },
             ["chamvi.CloseOptions"] = { LIBRARY .. "manager.lua", "CLOSE_OPTIONS" },
         }
@@ -170,8 +184,8 @@ describe("the definitions", function()
                 assert.is_truthy(readme:find("`" .. code .. "`", 1, true), code .. ": not in the README")
             end
 
-            -- Never given to users: it becomes another code.
-            codes.record_locked = true
+            -- Never given to users: they become other codes.
+            codes.record_locked, codes.invalid_yaml = true, true
             local function used(text, pattern)
                 local count = 0
                 for code in text:gmatch(pattern) do

@@ -21,6 +21,7 @@
 #include "lua/decoders.h"
 #include "lua/json.h"
 #include "lua/net.h"
+#include "lua/process.h"
 #include "lua/records.h"
 #include "lua/rules.h"
 #include "lua/websocket.h"
@@ -505,6 +506,7 @@ int luaopen_chamvi_sandbox_core(lua_State *L)
     cv_lua_setfuncs(L, module_functions);
     cv_lua_add_decoders(L);
     cv_lua_add_json(L);
+    cv_lua_add_process(L);
     cv_lua_add_records(L);
     cv_lua_add_rules(L);
     cv_lua_add_websocket(L);

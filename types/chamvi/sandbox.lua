@@ -25,6 +25,7 @@ local sandbox = {}
 ---| "cap_reached" # SandboxError: the run may not have more workspaces
 ---| "checkout_failed" # SandboxError: `detail` has git's words
 ---| "closed" # SandboxError: the manager is closed; or the core can't be used, as in a forked child
+---| "credentials_failed" # SandboxError: no credential for a cluster: a token file or a plugin gave none
 ---| "create_failed" # SandboxError: `cause` has the reason
 ---| "cwd_not_found" # SandboxError
 ---| "disposed" # SandboxError
@@ -34,6 +35,7 @@ local sandbox = {}
 ---| "file_too_large" # SandboxError
 ---| "gc_failed" # SandboxError: `count` tells how many workspaces went all the same
 ---| "gone" # SandboxError: the folder or the supervisor of the workspace no longer exists
+---| "invalid_kube_config" # SandboxError: the kubeconfig; the message has file and field
 ---| "invalid_request" # SandboxError: a malformed URL or header field
 ---| "kill_failed" # SandboxError: what the workspace ran may still run; disposing again can't change that
 ---| "no_space" # SandboxError
