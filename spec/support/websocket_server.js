@@ -15,7 +15,7 @@ const path = require('path');
 const { WebSocketServer } = require('/usr/share/nodejs/ws');
 
 const folder = process.argv[2];
-const IDLE_MS = 400; // of the proxy
+const IDLE_MS = 1000; // of the proxy
 
 const SUCCESS = JSON.stringify({ metadata: {}, status: 'Success' });
 

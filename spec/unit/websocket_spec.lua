@@ -277,15 +277,24 @@ describe("websocket", function()
     end)
 
     it("leaves no descriptor", function()
-        local before
-        for i = 1, 30 do
+        local function once()
             local socket = open("echo")
             assert(socket:write("x"))
             assert.equal("x", socket:read())
             socket:close()
-            before = before or descriptors()
-            assert.equal(before, descriptors(), i)
         end
+        once()
+        local before = descriptors()
+        for _ = 1, 30 do
+            once()
+        end
+        for _ = 1, 100 do -- what earlier ones left to close may go meanwhile
+            if descriptors() <= before then
+                break
+            end
+            sandbox.sleep(20)
+        end
+        assert.is_true(descriptors() <= before)
     end)
 
     describe("of an exec", function()
@@ -400,7 +409,7 @@ describe("websocket", function()
         end
 
         it("outlives a proxy that cuts what is idle, by its pings", function()
-            local path = "exec/sleep?ms=1500"
+            local path = "exec/sleep?ms=2200"
             local stream = assert(exec_stream.open(at("idle", path, { ping_ms = 0 })))
             local _, err = drain(stream)
             assert_error("transport_lost", "", nil, err)
