@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -398,8 +399,19 @@ static int core_remove(lua_State *L)
 }
 
 /*
+ * For a system without pidfds: asks the holder by its number, which the lock has proven
+ * to be its own a moment ago. 0 or an errno.
+ */
+static int ask_to_end(pid_t holder)
+{
+    bool asked = kill(holder, SIGCONT) == 0 && kill(holder, SIGTERM) == 0;
+    return (asked || errno == ESRCH) ? 0 : errno;
+}
+
+/*
  * core:end_owner(root, id) -> an operation's id: "ended" when the process that holds the lock of
- * the record has ended after being asked to; false when nobody holds it
+ * the record has ended after being asked to; true when it was asked and only the record tells when
+ * it has ended; false when nobody holds it
  */
 static int core_end_owner(lua_State *L)
 {
@@ -408,16 +420,20 @@ static int core_end_owner(lua_State *L)
     const char *root = luaL_checkstring(L, 2);
     const char *id = luaL_checkstring(L, 3);
     luaL_argcheck(L, cv_record_id_valid(id), 3, "UUID expected");
-    int owner = cv_record_owner(root, id);
-    if (owner < 0 && errno == ESRCH) {
-        lua_pushboolean(L, 0);
+    pid_t holder;
+    int owner = cv_record_owner(root, id, &holder);
+    if (owner >= 0)
+        return push_id(L, cv_host_end(&core->host, owner, &err), &err);
+    int failed = errno;
+    bool numbered = holder > 0 && (failed == ENOSYS || failed == EPERM);
+    if (numbered)
+        failed = ask_to_end(holder);
+    if (failed == ESRCH || failed == 0) {
+        lua_pushboolean(L, numbered);
         return 1;
     }
-    if (owner < 0) {
-        cv_err_system(&err, "gc_failed", errno, "can't tell who looks after the workspace");
-        return cv_lua_push_error(L, &err);
-    }
-    return push_id(L, cv_host_end(&core->host, owner, &err), &err);
+    cv_err_system(&err, "gc_failed", failed, "can't end what looks after the workspace");
+    return cv_lua_push_error(L, &err);
 }
 
 /* core:lost(workspace) -> boolean */

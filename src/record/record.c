@@ -210,21 +210,26 @@ static pid_t holder_of(int fd)
     return lock.l_pid;
 }
 
-int cv_record_owner(const char *root, const char *id)
+int cv_record_owner(const char *root, const char *id, pid_t *holder)
 {
+    *holder = 0;
     int fd = cv_record_open(root, id);
     if (fd < 0) {
         errno = ESRCH;
         return -1;
     }
-    pid_t holder = holder_of(fd);
+    pid_t pid = holder_of(fd);
     int pidfd = -1;
-    if (holder <= 0) {
-        errno = holder == 0 ? ESRCH : EPERM; /* -1: an open file description's, or another host's */
+    if (pid <= 0) {
+        errno = pid == 0 ? ESRCH : EPERM; /* -1: an open file description's, or another host's */
     } else {
-        pidfd = cv_pidfd_open(holder);
+        *holder = pid;
+        pidfd = cv_pidfd_open(pid);
+        /* A filter may know one of the two calls only. */
+        if (pidfd >= 0 && cv_pidfd_signal(pidfd, 0) != 0)
+            cv_fd_close(&pidfd);
         /* Still the holder, so the number was not recycled before it was opened. */
-        if (pidfd >= 0 && holder_of(fd) != holder) {
+        if (pidfd >= 0 && holder_of(fd) != pid) {
             cv_fd_close(&pidfd);
             errno = ESRCH;
         }
