@@ -3,8 +3,10 @@
 -- To be run before anything loads the core: LUA_INIT=@spec/support/aggressive_gc.lua
 
 -- Of each function the first calls, and then one in so many: some specs make 100,000.
-local FIRST_CALLS = 100
-local ONE_IN = 97
+local FIRST_CALLS = 12
+local ONE_IN = 499
+-- A long text becomes many values, each with a collection of its own: the same calls happen for a short one.
+local TEXT_MAX = 512
 
 local CORE = "chamvi.sandbox.core"
 local unpack = table.unpack or unpack
@@ -53,11 +55,15 @@ local function run_hostile(fn, box)
     return finish(pcall(run, fn, box))
 end
 
+local function is_long(value)
+    return type(value) == "string" and #value > TEXT_MAX
+end
+
 local function hostile(fn)
     local calls = 0
     return function(...)
         calls = calls + 1
-        if calls > FIRST_CALLS and calls % ONE_IN ~= 0 then
+        if calls > FIRST_CALLS and calls % ONE_IN ~= 0 or is_long((...)) then
             return fn(...)
         end
         return run_hostile(fn, { count = select("#", ...), ... })
