@@ -2,8 +2,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -238,31 +236,6 @@ static void test_abort_while_the_output_is_held(void **state)
     sup_end(sup);
 }
 
-/* A process that holds others by ptrace(2) and never looks at them, so that none can be reaped. */
-static pid_t fork_tracer(const pid_t *pids, int count)
-{
-    int ends[2];
-    char held;
-    assert_int_equal(pipe(ends), 0);
-    pid_t tracer = fork();
-    assert_true(tracer >= 0);
-    if (tracer == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (int i = 0; i < count; i++) {
-            if (ptrace(PTRACE_SEIZE, pids[i], NULL, NULL) != 0)
-                _exit(1);
-        }
-        if (write(ends[1], "", 1) != 1)
-            _exit(1);
-        for (;;)
-            pause();
-    }
-    close(ends[1]);
-    assert_int_equal(read(ends[0], &held, 1), 1);
-    close(ends[0]);
-    return tracer;
-}
-
 static void test_answers_do_not_wait_for_a_tracer(void **state)
 {
     (void)state;
@@ -276,7 +249,7 @@ static void test_answers_do_not_wait_for_a_tracer(void **state)
     sup_wait_out(sup, exits, 1, 2000);
     sup_wait_out(sup, aborted, 1, 2000);
     assert_int_equal(proc_children(sup->supervisor, pids, COUNT), COUNT);
-    pid_t tracer = fork_tracer(pids, COUNT);
+    pid_t tracer = proc_hold(pids, COUNT);
     sup_abort(sup, aborted);
     struct sup_run *run = sup_wait(sup, aborted, END_MS + 1000);
     assert_int_equal(run->end.value, SIGKILL);

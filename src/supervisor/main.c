@@ -5,7 +5,7 @@
  * descriptor 3. The arguments say what differs: "no-pidfd" (descriptor 3 is anything), "record"
  * or "removal" (descriptor 5 is the record of the workspace, to be locked while it lives, or while
  * it is removed). This process becomes the guard, and its child the supervisor. It ends with status
- * 0 once everything is dead.
+ * 0 once everything is dead, and with CV_GUARD_LEFT_SOME where that could not be reached.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/linux.h"
+#include "proto/supervise/message.h"
 #include "supervisor/guard.h"
 #include "supervisor/reset.h"
 #include "supervisor/session.h"
@@ -124,6 +125,5 @@ int main(int argc, char **argv)
         .parent = with_pidfd ? 0 : host,
         .beat = config.beat,
     };
-    cv_guard_run(&guard);
-    return 0;
+    return cv_guard_run(&guard) == 0 ? 0 : CV_GUARD_LEFT_SOME;
 }
