@@ -70,7 +70,7 @@ describe("an attack on the supervisor", function()
     local copy = folder .. "/copy"
     local as_user, as_root
 
-    -- Files /proc/<pid>/environ of the processes that have the path in their environment, as every command has.
+    -- A line of pid, command and HOME for each process that has the path in its environment, as every command has.
     local function alive(path)
         local files = scratch.shell(("grep -lsaF -- %s/%s /proc/[0-9]*/environ || true"):format(folder, path))
         local lines = {}
