@@ -263,6 +263,12 @@ describe("an attack on the supervisor", function()
                 scratch.shell(("kill -KILL %s || true"):format(pid))
             end
         end
+        for _ = 1, 100 do
+            if alive("root/") == "" then
+                break
+            end
+            scratch.shell("sleep 0.05")
+        end
         assert.equal("", alive("root/"))
     end)
 end)

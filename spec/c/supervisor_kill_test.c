@@ -179,6 +179,21 @@ static void test_host_is_killed_at_any_moment(void **state)
     }
 }
 
+static void host_with_both_stopped(void)
+{
+    struct sup *sup = sup_start(NULL);
+    sup_populate(sup);
+    kill(sup->guard, SIGSTOP);
+    kill(sup->supervisor, SIGSTOP);
+    sup_host_ready(sup);
+}
+
+static void test_host_is_killed_when_guard_and_supervisor_are_stopped(void **state)
+{
+    (void)state;
+    expect_dead_after_host(host_with_both_stopped, POLLED_MS);
+}
+
 /* Before hello there is nothing to kill, and nobody to wait for. */
 static void test_host_is_silent_and_goes(void **state)
 {
@@ -357,6 +372,7 @@ int main(int argc, char **argv)
         SUP_TEST(test_host_is_killed_without_pidfd),
         SUP_TEST(test_host_is_killed_without_pidfd_while_a_fork_holds_the_socket),
         SUP_TEST(test_host_is_killed_at_any_moment),
+        SUP_TEST(test_host_is_killed_when_guard_and_supervisor_are_stopped),
         SUP_TEST(test_host_is_silent_and_goes),
         SUP_TEST(test_command_kills_the_supervisor),
         SUP_TEST(test_command_stops_the_supervisor),

@@ -103,6 +103,9 @@ int main(int argc, char **argv)
         config.record_errno = lock_record(RECORD, removal);
     }
     prctl(PR_SET_NAME, "chamvi-guard", 0, 0, 0);
+    /* A command may have stopped it, and a dead host continues nobody. Where only the thread that
+       started it has ended, the signal does nothing: prctl(2). */
+    prctl(PR_SET_PDEATHSIG, SIGCONT, 0, 0, 0);
     close_on_exec(HOST_PIDFD);
     close_on_exec(HOST_SOCKET);
     config.guard_pid = getpid();
