@@ -256,10 +256,15 @@ table.sort(names) -- the same order for a seed, whatever the interpreter
 
 local function create()
     local short = random(1, 10) == 1
-    local workspace = assert(provider:create({
+    local workspace, err = provider:create({
         run_id = "soak",
         limits = short and { timeout_ms = SHORT_MS } or nil,
-    }))
+    })
+    if not workspace and short and err.code == "create_failed" then -- another host has collected it already
+        log:write("create_expired\n")
+        return create()
+    end
+    assert(workspace, err)
     log:write("create\n")
     return { workspace = workspace, doomed = short, files = {}, number = 0 }
 end

@@ -84,7 +84,7 @@ local function kill(host)
     if not pid then
         return false
     end
-    scratch.shell("kill -KILL " .. pid)
+    scratch.shell(("kill -KILL %s 2>/dev/null || true"):format(pid))
     killed = killed + 1
     return true
 end
@@ -176,22 +176,34 @@ local function report(began)
 end
 
 local began = core.now_ms()
-scratch.shell("mkdir -m 700 " .. root)
-for _ = 1, HOSTS do
-    start()
-end
-local last_done, last_change = 0, began
-while done < operations do
-    local now = core.now_ms()
-    turn(now)
-    if done ~= last_done then
-        last_done, last_change = done, now
-    elseif now - last_change > STALLED_MS then
-        fail("nothing has been done for %d ms, after %d operations", STALLED_MS, done)
+
+local function work()
+    scratch.shell("mkdir -m 700 " .. root)
+    for _ = 1, HOSTS do
+        start()
     end
-    sandbox.sleep(TURN_MS)
+    local last_done, last_change = 0, began
+    while done < operations do
+        local now = core.now_ms()
+        turn(now)
+        if done ~= last_done then
+            last_done, last_change = done, now
+        elseif now - last_change > STALLED_MS then
+            fail("nothing has been done for %d ms, after %d operations", STALLED_MS, done)
+        end
+        sandbox.sleep(TURN_MS)
+    end
+    end_hosts()
 end
-end_hosts()
+
+-- Whatever is wrong, no host must go on.
+local ok, err = pcall(work)
+if not ok then
+    for _, host in ipairs(hosts) do
+        kill(host)
+    end
+    error(err, 0)
+end
 
 -- The account. Of killed hosts the folders stay until they expire, and nothing else.
 wait_for("the death of every process", 15000, function()
