@@ -118,12 +118,16 @@ void cv_record_drop(const char *root, const char *id)
     close(folder);
 }
 
-/* Reads at most CV_RECORD_MAX bytes; a record that can't be read stays empty. */
-static void read_text(int folder, const char *name, struct cv_record *record)
+/*
+ * Reads at most CV_RECORD_MAX bytes; a record that can't be read stays empty. False when there is
+ * none any more: its workspace was removed meanwhile.
+ */
+static bool read_text(int folder, const char *name, struct cv_record *record)
 {
     struct stat info;
-    if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0)
-        record->modified_ms = (int64_t)info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1000000;
+    if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+        return false;
+    record->modified_ms = (int64_t)info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1000000;
     int fd = open_record(folder, name, O_RDONLY);
     while (fd >= 0) {
         uint8_t *room = cv_buf_reserve(&record->text, 4096);
@@ -137,6 +141,7 @@ static void read_text(int folder, const char *name, struct cv_record *record)
         cv_buf_commit(&record->text, (size_t)got);
     }
     cv_fd_close(&fd);
+    return true;
 }
 
 static struct cv_record *add_record(struct cv_records *records)
@@ -166,7 +171,8 @@ static int read_all(DIR *root, struct cv_records *records, struct cv_err *err)
         if (record == NULL)
             return cv_err_set(err, "gc_failed", "no memory for the records of the workspaces");
         memcpy(record->id, id, sizeof id);
-        read_text(dirfd(root), entry->d_name, record);
+        if (!read_text(dirfd(root), entry->d_name, record))
+            records->count--;
     }
     if (errno != 0)
         return cv_err_system(err, "gc_failed", errno, "reading the folder of the workspaces");

@@ -5,7 +5,7 @@
  * descriptor 3. The arguments say what differs: "no-pidfd" (descriptor 3 is anything), "record"
  * or "removal" (descriptor 5 is the record of the workspace, to be locked while it lives, or while
  * it is removed). This process becomes the guard, and its child the supervisor. It ends with status
- * 0 once everything is dead.
+ * 0 once everything is dead, and with CV_GUARD_LEFT_SOME where that could not be reached.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -119,6 +119,9 @@ int main(int argc, char **argv)
         config.record_errno = lock_record(RECORD, removal);
     }
     prctl(PR_SET_NAME, "chamvi-guard", 0, 0, 0);
+    /* A command may have stopped it, and a dead host continues nobody. Where only the thread that
+       started it has ended, the signal does nothing: prctl(2). */
+    prctl(PR_SET_PDEATHSIG, SIGCONT, 0, 0, 0);
     close_on_exec(HOST_PIDFD);
     close_on_exec(HOST_SOCKET);
     config.guard_pid = getpid();
@@ -141,6 +144,5 @@ int main(int argc, char **argv)
         .parent = with_pidfd ? 0 : host,
         .beat = config.beat,
     };
-    cv_guard_run(&guard);
-    return 0;
+    return cv_guard_run(&guard) == 0 ? 0 : CV_GUARD_LEFT_SOME;
 }
