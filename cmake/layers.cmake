@@ -41,6 +41,12 @@ function(chamvi_layer_needs layer result)
     set(${result} ${libraries} PARENT_SCOPE)
 endfunction()
 
+# What lets allocations fail. Every layer gets it, as it is what any of them links last.
+if(CHAMVI_TORTURE OR CHAMVI_FUZZ)
+    add_library(chamvi_torture STATIC ${PROJECT_SOURCE_DIR}/spec/torture/torture.c)
+    target_include_directories(chamvi_torture PUBLIC ${PROJECT_SOURCE_DIR}/spec/torture)
+endif()
+
 function(chamvi_layer_library layer)
     chamvi_layer_files(${layer} "*.c" sources)
     chamvi_layer_folder(${layer} folder)
@@ -48,6 +54,11 @@ function(chamvi_layer_library layer)
     add_library(chamvi_${layer} STATIC ${sources})
     target_include_directories(chamvi_${layer} PRIVATE ${folder})
     target_link_libraries(chamvi_${layer} PUBLIC ${needs})
+    if(TARGET chamvi_torture)
+        target_compile_options(chamvi_${layer} PRIVATE
+            -include ${PROJECT_SOURCE_DIR}/spec/torture/rename.h)
+        target_link_libraries(chamvi_${layer} PUBLIC chamvi_torture)
+    endif()
 endfunction()
 
 # The supervisor has a libc of its own and src/lua is built per Lua: not among the libraries.

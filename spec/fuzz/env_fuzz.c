@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "require.h"
+#include "support/require.h"
 #include "rules/env.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);

@@ -5,7 +5,7 @@
 
 #include <git2.h>
 
-#include "require.h"
+#include "support/require.h"
 #include "rules/git_ref.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);

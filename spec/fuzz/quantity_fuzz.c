@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "require.h"
+#include "support/require.h"
 #include "rules/quantity.h"
 
 #define FORM "^([0-9]+[.]?[0-9]*|[.][0-9]+)([mkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$"

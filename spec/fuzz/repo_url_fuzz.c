@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "require.h"
+#include "support/require.h"
 #include "rules/repo_url.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "require.h"
+#include "support/require.h"
 #include "rules/workspace_path.h"
 
 #define ROOT CV_WORKSPACE_ROOT "/"
