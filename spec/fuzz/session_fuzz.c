@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -301,38 +300,6 @@ static void say_stdin(struct input *input)
 
 /* ---- commands and time ---------------------------------------------------------------------- */
 
-static void command_acts(struct input *input)
-{
-    uint8_t which = next_byte(input);
-    uint8_t how = next_byte(input);
-    size_t size = (size_t)next_byte(input) * 80;
-    if (processes_count() == 0)
-        return;
-    int place = which % processes_count();
-    struct process *process = process_at(place);
-    enum process_pipe pipe = (how & 0x80) != 0 ? PROCESS_STDERR : PROCESS_STDOUT;
-    switch (how % 6) {
-    case 0:
-        process_print(process, pipe, size);
-        break;
-    case 1:
-        process_take(process, size, false);
-        break;
-    case 2:
-        process_close(process, (enum process_pipe)(size % 3));
-        break;
-    case 3:
-        process_fork(place, (how & 0x80) != 0);
-        break;
-    case 4:
-        process_exit(process, CLD_EXITED, how >> 3);
-        break;
-    case 5:
-        process_exit(process, CLD_KILLED, 1 + (how >> 3));
-        break;
-    }
-}
-
 static void pass_time(struct input *input)
 {
     static const int64_t times[] = {1, 250, 1000, 2000, 5000, 10000, 100000};
@@ -398,7 +365,7 @@ static void act(struct input *input)
     case 10:
     case 11:
     case 12:
-        command_acts(input);
+        processes_act(input, false);
         break;
     case 13:
         processes_next_start(next_byte(input) % START_COUNT);
@@ -461,9 +428,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc;
     (void)argv;
-    signal(SIGPIPE, SIG_IGN); /* the supervisor blocks all signals: reset.c */
-    box_make();
-    processes_begin();
+    session_prepare();
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -165,7 +166,7 @@ void process_take(struct process *process, size_t length, bool check)
         length = sizeof bytes;
     ssize_t got = read(process->pipes[PROCESS_STDIN], bytes, length);
     for (ssize_t i = 0; i < got; i++, process->taken++)
-        REQUIRE(!check || bytes[i] == process_byte(process->taken));
+        REQUIRE(!check || process->shared || bytes[i] == process_byte(process->taken));
 }
 
 void process_close(struct process *process, enum process_pipe pipe)
@@ -178,6 +179,7 @@ void process_fork(int place, bool own_group)
     if (!table[place].alive || count == PROCESSES_MAX)
         return;
     struct process *child = add(place, own_group ? 0 : table[place].group);
+    child->shared = table[place].shared = true;
     for (int pipe = PROCESS_STDIN; pipe <= PROCESS_STDERR; pipe++) {
         int fd = table[place].pipes[pipe];
         child->pipes[pipe] = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -201,6 +203,37 @@ void process_exit(struct process *process, int how, int value)
     if (process->parent >= 0)
         process->reaped = true;
     write_list();
+}
+
+void processes_act(struct input *input, bool check)
+{
+    uint8_t which = next_byte(input);
+    uint8_t how = next_byte(input);
+    size_t size = (size_t)next_byte(input) * 80;
+    if (count == 0)
+        return;
+    struct process *process = &table[which % count];
+    enum process_pipe pipe = (how & 0x80) != 0 ? PROCESS_STDERR : PROCESS_STDOUT;
+    switch (how % 6) {
+    case 0:
+        process_print(process, pipe, size);
+        break;
+    case 1:
+        process_take(process, size, check);
+        break;
+    case 2:
+        process_close(process, (enum process_pipe)(size % 3));
+        break;
+    case 3:
+        process_fork(which % count, (how & 0x80) != 0);
+        break;
+    case 4:
+        process_exit(process, CLD_EXITED, how >> 3);
+        break;
+    case 5:
+        process_exit(process, CLD_KILLED, 1 + (how >> 3));
+        break;
+    }
 }
 
 /* ---- the calls of the supervisor ---------------------------------------------------------- */
@@ -295,6 +328,8 @@ pid_t cv_spawn(const struct cv_spawn_request *request, struct cv_spawn **spawn)
         return -1;
     }
     struct process *process = add(-1, next_start == START_LATE_GROUP ? NO_GROUP : 0);
+    if (request->argv->count > 1)
+        process->tag = (unsigned)strtoul(cv_strings_next(request->argv->bytes), NULL, 10);
     process->ignores_term = next_start == START_IGNORES_TERM;
     process->pipes[PROCESS_STDIN] = take_end(request->stdin_fd);
     process->pipes[PROCESS_STDOUT] = take_end(request->stdout_fd);

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "supervisor/children.h"
+#include "support/input.h"
 
 #define PROCESSES_MAX 16
 /* Bytes of one action at most; less than a pipe holds. */
@@ -28,7 +29,9 @@ struct process {
     bool alive;
     bool reaped;
     bool ignores_term;
-    int how; /* CLD_EXITED or CLD_KILLED, with `value` */
+    bool shared;  /* another one had or has its pipes too */
+    unsigned tag; /* argv[1] of a command, a number */
+    int how;      /* CLD_EXITED or CLD_KILLED, with `value` */
     int value;
     int pipes[3]; /* by enum process_pipe, -1: none, or closed */
     uint64_t printed[2];
@@ -76,6 +79,10 @@ void process_close(struct process *process, enum process_pipe pipe);
 /* Starts a child that shares its pipes, in its group or in one of its own. */
 void process_fork(int place, bool own_group);
 void process_exit(struct process *process, int how, int value);
+
+/* One act of one process, as the input says. */
+#define PROCESSES_ACT_BYTES 3
+void processes_act(struct input *input, bool check);
 
 void clock_advance(int64_t ms);
 

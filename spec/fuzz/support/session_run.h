@@ -18,6 +18,8 @@ struct session_script {
     void *context;
 };
 
+/* Once, before the first run. */
+void session_prepare(void);
 /*
  * Runs a session whose stream is the socket `stream`, which it owns. When it returns, what the
  * session has held is released, and no process is alive.
