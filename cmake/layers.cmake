@@ -41,8 +41,8 @@ function(chamvi_layer_needs layer result)
     set(${result} ${libraries} PARENT_SCOPE)
 endfunction()
 
-# What lets allocations fail. Every layer gets it, as it is what any of them links last.
-if(CHAMVI_TORTURE OR CHAMVI_FUZZ)
+# For tests, any allocation of a layer can be made to fail. All link this, as what comes last.
+if(CHAMVI_SANITIZE OR CHAMVI_FUZZ OR CHAMVI_COVERAGE)
     add_library(chamvi_torture STATIC ${PROJECT_SOURCE_DIR}/spec/torture/torture.c)
     target_include_directories(chamvi_torture PUBLIC ${PROJECT_SOURCE_DIR}/spec/torture)
 endif()

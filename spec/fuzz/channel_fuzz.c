@@ -13,9 +13,9 @@
 #include "process/host.h"
 #include "process/limits.h"
 #include "proto/supervise/wire.h"
+#include "require.h"
 #include "support/input.h"
 #include "support/mutate.h"
-#include "support/require.h"
 #include "torture.h"
 
 #define OPS_MAX 24
@@ -135,7 +135,7 @@ static void start_exec(uint8_t how)
                                      : 0,
         .stream_all = (how & 0x04) != 0,
     };
-    if (host.last_id < OPS_MAX - 1) /* one is left for the removal */
+    if (host.last_id < OPS_MAX - 2) /* for the removal, also a failed one */
         started_op(cv_host_exec(&host, workspace, &request, &err));
 }
 
@@ -143,7 +143,7 @@ static void request_file(uint8_t how)
 {
     static const uint8_t bytes[INPUT_LENGTH];
     struct cv_err err;
-    if (host.last_id >= OPS_MAX - 1)
+    if (host.last_id >= OPS_MAX - 2)
         return;
     if (how & 0x01)
         started_op(cv_host_read_file(&host, workspace, "f", how & 0x02 ? 10 : CV_FILE_MAX, &err));

@@ -12,7 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-#include "support/require.h"
+#include "require.h"
 
 #define NAME_MAX_BYTES 15
 #define PIDS_MAX 2048

@@ -11,7 +11,7 @@
 
 #include "../c/support/utf8_reference.h"
 #include "output/collector.h"
-#include "support/require.h"
+#include "require.h"
 
 #define RAW_MAX 1024
 /* Looked at on the way; each costs the time of a whole decoding by the reference. */

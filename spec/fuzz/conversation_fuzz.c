@@ -20,11 +20,11 @@
 #include "process/host.h"
 #include "process/limits.h"
 #include "proto/supervise/message.h"
+#include "require.h"
 #include "support/box.h"
 #include "support/input.h"
 #include "support/mutate.h"
 #include "support/processes.h"
-#include "support/require.h"
 #include "support/session_run.h"
 #include "torture.h"
 
@@ -192,7 +192,7 @@ static void start_exec(struct input *input)
     struct cv_err err;
     uint8_t how = next_byte(input);
     unsigned tag = ++last_tag;
-    if (host.last_id >= OPS_MAX - 1) /* one is left for the removal */
+    if (host.last_id >= OPS_MAX - 2) /* for the removal, also a failed one */
         return;
     for (size_t i = 0; bytes[0] == 0 && i < sizeof bytes; i++)
         bytes[sizeof bytes - 1 - i] = process_byte(sizeof bytes - 1 - i);
@@ -221,7 +221,7 @@ static void request_file(struct input *input)
     uint8_t how = next_byte(input);
     const char *path = paths[how >> 1 & 3];
     size_t length = lengths[how >> 3 & 3];
-    if (host.last_id >= OPS_MAX - 1)
+    if (host.last_id >= OPS_MAX - 2)
         return;
     if ((how & 1) != 0) {
         begun(cv_host_read_file(&host, workspace, path, (uint32_t)length, &err), CV_OP_READ_FILE,

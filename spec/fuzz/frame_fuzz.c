@@ -13,8 +13,8 @@
 #include "proto/supervise/frame.h"
 #include "proto/supervise/message.h"
 #include "proto/supervise/wire.h"
+#include "require.h"
 #include "support/mutate.h"
-#include "support/require.h"
 
 /* What a run over a stream came to, for comparison with another run over the same bytes. */
 struct outcome {

@@ -5,8 +5,8 @@
 
 #include <git2.h>
 
+#include "require.h"
 #include "rules/git_ref.h"
-#include "support/require.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

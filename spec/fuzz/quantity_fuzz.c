@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "require.h"
 #include "rules/quantity.h"
-#include "support/require.h"
 
 #define FORM "^([0-9]+[.]?[0-9]*|[.][0-9]+)([mkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$"
 

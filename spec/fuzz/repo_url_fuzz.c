@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "require.h"
 #include "rules/repo_url.h"
-#include "support/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

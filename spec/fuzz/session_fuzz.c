@@ -21,11 +21,11 @@
 #include "proto/supervise/frame.h"
 #include "proto/supervise/message.h"
 #include "proto/supervise/wire.h"
+#include "require.h"
 #include "support/box.h"
 #include "support/input.h"
 #include "support/mutate.h"
 #include "support/processes.h"
-#include "support/require.h"
 #include "support/session_run.h"
 #include "torture.h"
 

@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "require.h"
 #include "rules/workspace_path.h"
-#include "support/require.h"
 
 #define ROOT CV_WORKSPACE_ROOT "/"
 

@@ -1,5 +1,5 @@
 /*
- * Included before every file of src/ in builds with CHAMVI_TORTURE or CHAMVI_FUZZ: what takes
+ * Included before every file of src/ in builds with CHAMVI_SANITIZE or CHAMVI_FUZZ: what takes
  * memory there goes through spec/torture/torture.c, which can let any one call fail. The system's
  * headers come first, so that only calls are renamed.
  */

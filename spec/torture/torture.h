@@ -1,5 +1,5 @@
 /*
- * Lets one allocation of src/ fail, the one of a number, in builds with CHAMVI_TORTURE or
+ * Lets one allocation of src/ fail, the one of a number, in builds with CHAMVI_SANITIZE or
  * CHAMVI_FUZZ. A process can also be told by its environment: CHAMVI_TORTURE_FAIL is the number,
  * counted from the start. The file CHAMVI_TORTURE_COUNT gets how many there were, and behind it,
  * one a line, the number of the first one on each path of calls.

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "fs/remove.h"
-#include "support/require.h"
+#include "require.h"
 
 #define EXIT_SKIPPED 77
 

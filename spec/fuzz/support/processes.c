@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "require.h"
 #include "supervisor/spawn.h"
-#include "support/require.h"
 
 #define FIRST_PID 100000
 #define NO_GROUP 1

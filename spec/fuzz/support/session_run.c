@@ -20,9 +20,9 @@ static bool scripted_children(struct cv_children *children);
 #include <stdlib.h>
 
 #include "base/fd.h"
+#include "require.h"
 #include "support/box.h"
 #include "support/processes.h"
-#include "support/require.h"
 
 /* Waits after the end of the script; past these the session hangs. */
 #define LAST_WAITS 1000
