@@ -7,17 +7,32 @@
 find_package(PkgConfig)
 
 # LuaRocks builds for one Lua, names its headers and says where files go; see rockspec/.
-set(CHAMVI_LUA_INCLUDE_DIR "" CACHE PATH "Build for this Lua's headers only, instead of both Lua's")
-set(CHAMVI_INSTALL_LUADIR "" CACHE PATH "With CHAMVI_LUA_INCLUDE_DIR: where Lua sources go")
-set(CHAMVI_INSTALL_LIBDIR "" CACHE PATH "With CHAMVI_LUA_INCLUDE_DIR: where C modules go")
+set(CHAMVI_LUA_INCLUDE_DIR "" CACHE STRING "Build for this Lua's headers only, instead of both Lua's")
+set(CHAMVI_INSTALL_LUADIR "" CACHE STRING
+    "With CHAMVI_LUA_INCLUDE_DIR: where Lua sources go; empty: share/lua/<version>")
+set(CHAMVI_INSTALL_LIBDIR "" CACHE STRING
+    "With CHAMVI_LUA_INCLUDE_DIR: where C modules go; empty: lib/lua/<version>")
+set(CHAMVI_INSTALL_DATADIR share/chamvi-sandbox CACHE STRING "Where types/ and examples/ go")
 
 chamvi_layer_files(lua "*.c" module_sources)
 chamvi_layer_folder(lua module_includes)
 chamvi_layer_needs(lua module_needs)
 file(GLOB provider_folders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/providers/*)
 
-function(chamvi_module abi include_dirs lua_destination library_destination)
+function(chamvi_module abi include_dirs)
     set(target chamvi_core_${abi})
+    set(version 5.4)
+    if(abi STREQUAL luajit)
+        set(version 5.1)
+    endif()
+    set(lua_destination share/lua/${version})
+    set(library_destination lib/lua/${version})
+    if(CHAMVI_LUA_INCLUDE_DIR AND CHAMVI_INSTALL_LUADIR)
+        set(lua_destination ${CHAMVI_INSTALL_LUADIR})
+    endif()
+    if(CHAMVI_LUA_INCLUDE_DIR AND CHAMVI_INSTALL_LIBDIR)
+        set(library_destination ${CHAMVI_INSTALL_LIBDIR})
+    endif()
     set(staged ${PROJECT_BINARY_DIR}/stage/${abi}/chamvi/sandbox)
 
     # No liblua among the libraries: the Lua that loads the module has those symbols.
@@ -52,21 +67,34 @@ function(chamvi_module abi include_dirs lua_destination library_destination)
 endfunction()
 
 if(CHAMVI_LUA_INCLUDE_DIR)
-    file(STRINGS ${CHAMVI_LUA_INCLUDE_DIR}/lua.h version REGEX "define LUA_VERSION_NUM")
-    if(EXISTS ${CHAMVI_LUA_INCLUDE_DIR}/luajit.h)
-        set(abi luajit)
-    elseif(version MATCHES "504")
-        set(abi lua5.4)
-    else()
-        message(FATAL_ERROR "${CHAMVI_LUA_INCLUDE_DIR}: neither Lua 5.4 nor LuaJIT")
+    set(include_dirs ${CHAMVI_LUA_INCLUDE_DIR})
+    if(NOT EXISTS ${include_dirs}/lua.h)
+        message(FATAL_ERROR "CHAMVI_LUA_INCLUDE_DIR: there is no lua.h in ${include_dirs}")
     endif()
-    chamvi_module(${abi} ${CHAMVI_LUA_INCLUDE_DIR}
-        ${CHAMVI_INSTALL_LUADIR} ${CHAMVI_INSTALL_LIBDIR})
+    file(STRINGS ${include_dirs}/lua.h version REGEX "define[ \t]+LUA_VERSION_NUM")
+    if(version MATCHES "504")
+        chamvi_module(lua5.4 "${include_dirs}")
+    elseif(version MATCHES "501")
+        # Debian's LuaRocks names the headers of Lua 5.1, whose paths LuaJIT shares: take LuaJIT's own.
+        if(NOT EXISTS ${include_dirs}/luajit.h)
+            pkg_search_module(LUAJIT REQUIRED luajit)
+            set(include_dirs ${LUAJIT_INCLUDE_DIRS})
+        endif()
+        chamvi_module(luajit "${include_dirs}")
+    else()
+        message(FATAL_ERROR "CHAMVI_LUA_INCLUDE_DIR: neither Lua 5.4 nor LuaJIT in ${include_dirs}")
+    endif()
 else()
     pkg_search_module(LUA54 REQUIRED lua5.4 lua-5.4 lua54)
     pkg_search_module(LUAJIT REQUIRED luajit)
-    chamvi_module(lua5.4 "${LUA54_INCLUDE_DIRS}" share/lua/5.4 lib/lua/5.4)
-    chamvi_module(luajit "${LUAJIT_INCLUDE_DIRS}" share/lua/5.1 lib/lua/5.1)
-    # For editors: the definitions that LuaLS reads.
-    install(DIRECTORY ${PROJECT_SOURCE_DIR}/types DESTINATION share/chamvi-sandbox)
+    chamvi_module(lua5.4 "${LUA54_INCLUDE_DIRS}")
+    chamvi_module(luajit "${LUAJIT_INCLUDE_DIRS}")
+    # LuaRocks copies these by itself.
+    install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+        DESTINATION share/doc/chamvi-sandbox)
 endif()
+
+# types/ is what LuaLS reads.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/types ${PROJECT_SOURCE_DIR}/examples
+    DESTINATION ${CHAMVI_INSTALL_DATADIR}
+    FILES_MATCHING PATTERN "*.lua")

@@ -5,6 +5,7 @@
 -- environment, and all that they start dies with the workspace (unless a command sets out to kill both
 -- processes that look after it).
 
+local clocks = require "chamvi.sandbox.clock"
 local collect = require "chamvi.sandbox.local.collect"
 local compat = require "chamvi.sandbox.compat"
 local constants = require "chamvi.sandbox.constants"
@@ -86,15 +87,6 @@ local function create_error(root, err)
     })
 end
 
-local function now(provider)
-    local time = provider.clock.now()
-    -- A NaN is no number at all here, and an infinite one has a fraction.
-    if type(time) ~= "number" or time % 1 ~= 0 then
-        errors.raise_definition("invalid_option", 'option "clock": `now` must return whole epoch milliseconds')
-    end
-    return compat.integer(time)
-end
-
 -- Removes the workspace. A collection that is at it already is waited for.
 local function remove(root, id, handle)
     local removed, err
@@ -165,7 +157,7 @@ end
 ---@field root? string an absolute path; default: chamvi-workspaces in $TMPDIR or /tmp
 ---@field env? table<string, string> added to the environment of every command
 ---@field limits? { timeout_ms?: integer } the lifetime of a workspace; default 30 minutes
----@field clock? { now: fun(): integer } gives epoch milliseconds
+---@field clock? chamvi.Clock default: the system's
 
 ---@class chamvi.CreateOptions
 ---@field run_id string
@@ -185,7 +177,7 @@ function local_sandbox.create_local_sandbox(given)
         root = (settings.root or default_root()):gsub("(.)/+$", "%1"),
         env = options.copy(settings.env),
         timeout_ms = settings.limits and settings.limits.timeout_ms or constants.DEFAULT_LIMITS.timeout_ms,
-        clock = settings.clock or { now = native.now_ms },
+        now = clocks(settings.clock),
     }
 
     --- Makes a workspace: its folders, its supervisor, its git repository. Whatever fails or is aborted on the
@@ -207,7 +199,7 @@ function local_sandbox.create_local_sandbox(given)
                 return nil, err
             end
         end
-        return task.wait(task.start(create, provider, asked, now(provider)))
+        return task.wait(task.start(create, provider, asked, provider.now()))
     end
 
     --- Removes the workspaces under `root` whose lifetime is over, whoever made them: those of a program
@@ -216,7 +208,7 @@ function local_sandbox.create_local_sandbox(given)
     ---@return chamvi.Error? err SandboxError `gc_failed`, with `count`: some could not be removed, the others are gone
     local function collect_garbage(_)
         task.check_may_wait("collect_garbage")
-        return task.wait(task.start(collect, provider.root, now(provider)))
+        return task.wait(task.start(collect, provider.root, provider.now()))
     end
 
     return { name = NAME, create = create_workspace, collect_garbage = collect_garbage }

@@ -20,6 +20,41 @@ describe("the examples", function()
         assert.equal("one\ntwo\nSandboxError: the call was aborted: no longer needed\n", run("tasks.lua"))
     end)
 
+    it("manager", function()
+        local repository = scratch.repository(place.folder .. "/managed")
+        local output = run("manager.lua " .. place.folder .. "/managed")
+        assert.equal(("commit %s\n?? notes/plan.md\nreused true\n"):format(repository.main)
+            .. "SandboxError: no workspace found: the run has none, create one first\n", output)
+        assert.same({}, scratch.list(place.folder .. "/chamvi-workspaces"))
+    end)
+
+    it("parallel runs", function()
+        scratch.repository(place.folder .. "/shared")
+        local output = run("parallel_runs.lua " .. place.folder .. "/shared")
+        assert.equal("run-1\nrun-2\ntwo workspaces true\nSandboxError: the workspace manager is closed\n", output)
+        assert.same({}, scratch.list(place.folder .. "/chamvi-workspaces"))
+    end)
+
+    it("tool loop", function()
+        local id = ("%x"):rep(8) .. "%-[%x-]+"
+        local expected = {
+            '^%+ create_workspace: {"commit":null,"expiresAt":"[%dT:.-]+Z",.*"workspace":"' .. id .. '"}$',
+            "^%+ write_file: true$",
+            '^%- exec: {"error":{"code":"invalid_argv",.*"name":"ValidationError"}}$',
+            '^%+ exec: {"exitCode":2,"stderr":"sum.sh: .*","stdout":""}$',
+            "^%+ write_file: true$",
+            '^%+ exec: {"exitCode":0,"stderr":"","stdout":"42\\n"}$',
+            "^The script works: 20 %+ 22 is 42%.$",
+        }
+        local index = 0
+        for line in run("tool_loop.lua"):gmatch("[^\n]+") do
+            index = index + 1
+            assert.matches(expected[index] or "no more", line)
+        end
+        assert.equal(#expected, index)
+        assert.same({}, scratch.list(place.folder .. "/chamvi-workspaces"))
+    end)
+
     it("demo", function()
         local repository = scratch.repository(place.folder .. "/a repository")
         local output = run("demo.lua " .. scratch.quote(place.folder .. "/a repository"))

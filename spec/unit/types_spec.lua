@@ -7,6 +7,7 @@ local local_sandbox = require "chamvi.sandbox.local"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 local support = require "spec.support.local_workspace"
+local workspace_tools = require "chamvi.sandbox.workspace_tools"
 
 local LIBRARY = "lua/chamvi/sandbox/"
 local LOCAL = "providers/local/init.lua"
@@ -53,6 +54,7 @@ describe("the definitions", function()
             assert_declared("chamvi.sandbox", sandbox)
             assert_declared("chamvi.sandbox.local", local_sandbox)
             assert_declared("chamvi.sandbox.host", host)
+            assert_declared("chamvi.sandbox.tools", sandbox.tools)
         end)
 
         it("a host adapter", function()
@@ -93,6 +95,30 @@ describe("the definitions", function()
             end)
         end)
 
+        it("a manager, its hooks and a bound run", function()
+            local manager = sandbox.create_workspace_manager({ provider = place.provider() })
+            assert_declared("chamvi.WorkspaceManager", manager)
+            assert_declared("chamvi.RunHooks", manager:hooks())
+            manager:with_run("run", function(run)
+                assert_declared("chamvi.BoundRun", run)
+            end)
+            manager:close()
+        end)
+
+        it("tools and their results", function()
+            local given = workspace_tools({
+                acquire = function()
+                    return { id = "id", info = { repo = "https://example.com/a", expires_at = 0 } }, false
+                end,
+                release = function()
+                    return true
+                end,
+            }, "run")
+            assert_declared("chamvi.WorkspaceTools", given)
+            assert_declared("chamvi.WorkspaceToolResult", given.create_workspace.execute({}))
+            assert_declared("chamvi.DisposeWorkspaceResult", given.dispose_workspace.execute({ workspace = "id" }))
+        end)
+
         it("a signal, a task and a loop", function()
             local signal, aborted = sandbox.signal(), sandbox.signal()
             aborted:abort("reason")
@@ -113,6 +139,10 @@ describe("the definitions", function()
             ["chamvi.NormalizeRepoOptions"] = { LIBRARY .. "rules.lua", "NORMALIZE_OPTIONS" },
             ["chamvi.LocalOptions"] = { LOCAL, "PROVIDER_OPTIONS" },
             ["chamvi.CreateOptions"] = { LOCAL, "CREATE_OPTIONS" },
+            ["chamvi.WorkspaceManagerOptions"] = { LIBRARY .. "manager.lua", "MANAGER_OPTIONS" },
+            ["chamvi.AcquireOptions"] = { LIBRARY .. "manager.lua", "ACQUIRE_OPTIONS" },
+            ["chamvi.OpenAIOptions"] = { LIBRARY .. "tools.lua", "OPENAI_OPTIONS" },
+            ["chamvi.CloseOptions"] = { LIBRARY .. "manager.lua", "CLOSE_OPTIONS" },
         }
         for class, from in pairs(option_tables) do
             it("the options " .. class, function()
@@ -140,8 +170,8 @@ describe("the definitions", function()
                 assert.is_truthy(readme:find("`" .. code .. "`", 1, true), code .. ": not in the README")
             end
 
-            -- Never given to users: they become other codes.
-            codes.record_locked, codes.invalid_json = true, true
+            -- Never given to users: it becomes another code.
+            codes.record_locked = true
             local function used(text, pattern)
                 local count = 0
                 for code in text:gmatch(pattern) do
@@ -175,6 +205,7 @@ describe("the definitions", function()
         -- By class and name, where the sources call it otherwise.
         local elsewhere = {
             ["chamvi.sandbox"] = {
+                create_workspace_manager = { LIBRARY .. "manager.lua", nil, "create_workspace_manager" },
                 is_error = { LIBRARY .. "errors.lua", "errors", "is_error" },
                 null = { LIBRARY .. "init.lua", "sandbox", "null" },
                 prepare_workspace = { LIBRARY .. "prepare.lua", nil, "return" },
@@ -182,6 +213,7 @@ describe("the definitions", function()
             },
             ["chamvi.sandbox.local"] = { create_local_sandbox = { LOCAL, "local_sandbox", "create_local_sandbox" } },
             ["chamvi.sandbox.host"] = {},
+            ["chamvi.sandbox.tools"] = {},
         }
         for _, name in ipairs({ "run", "spawn", "all", "sleep", "async", "loop" }) do
             elsewhere["chamvi.sandbox"][name] = { LIBRARY .. "host/script.lua", "script", name }
@@ -193,6 +225,10 @@ describe("the definitions", function()
             elsewhere["chamvi.sandbox.host"][name] = { LIBRARY .. "host/init.lua", "host", name }
         end
 
+        for name in pairs(definitions.read({ LIBRARY .. "tools.lua" }).classes.tools.members) do
+            elsewhere["chamvi.sandbox.tools"][name] = { LIBRARY .. "tools.lua", "tools", name }
+        end
+
         it("the functions of the modules, each of which is described there", function()
             for class, names in pairs(elsewhere) do
                 for name, from in pairs(names) do
@@ -202,7 +238,7 @@ describe("the definitions", function()
                     assert.same({}, definitions.function_disagreements(name, member, source))
                 end
             end
-            for _, class in ipairs({ "chamvi.sandbox", "chamvi.sandbox.local", "chamvi.sandbox.host" }) do
+            for class in pairs(elsewhere) do
                 for name, member in pairs(declared.classes[class].members) do
                     assert.is_true(elsewhere[class][name] ~= nil or member.kind == "field", name)
                 end

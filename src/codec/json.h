@@ -1,16 +1,25 @@
 /*
  * JSON text (RFC 8259) as a tree, by cJSON: the only code that knows that library.
  *
- * Text from outside is bounded in length by the caller and in depth here. A tree is freed as a
- * whole by cv_json_free; values inside it are borrowed.
+ * A tree is freed as a whole by cv_json_free; values inside it are borrowed. What a tree takes in
+ * memory is bounded, so that a short text, or a table that holds another one many times, can't use
+ * all there is.
  */
 #ifndef CV_CODEC_JSON_H
 #define CV_CODEC_JSON_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
+#include "base/err.h"
+
+/* How deep arrays and objects may be nested: trees are walked recursively, also by their users. */
 #define CV_JSON_DEPTH_MAX 200
+/* The most that a tree may cost: CV_JSON_VALUE_COST for each value, and the bytes of its text. */
+#define CV_JSON_COST_MAX ((size_t)64 * 1024 * 1024)
+/* sizeof(cJSON) on 64-bit machines. */
+#define CV_JSON_VALUE_COST 64
 
 struct cJSON;
 
@@ -24,30 +33,46 @@ enum cv_json_type {
     CV_JSON_OBJECT,
 };
 
-/* Parses the whole text, or NULL: malformed, too deep, a NUL in a string, or no memory. */
-struct cJSON *cv_json_parse(const char *text, size_t length);
+/* ---- Text to tree ------------------------------------------------------------------------- */
+
+/*
+ * Parses the whole text, strictly. NULL with `err` (invalid_json; the message says at which byte,
+ * or which key) for what is no JSON, what json_scan.h names, an object with the same key twice, a
+ * number past the range of a double, and a tree past CV_JSON_COST_MAX.
+ */
+struct cJSON *cv_json_parse(const char *text, size_t length, struct cv_err *err);
+
+/* These six are for a tree from cv_json_parse. */
+enum cv_json_type cv_json_type(const struct cJSON *value);
+/* Finite. */
+double cv_json_number(const struct cJSON *value);
+/* UTF-8. */
+const char *cv_json_string(const struct cJSON *value);
+/* The first element of an array or object, and the one behind another; NULL at the end. */
+const struct cJSON *cv_json_first(const struct cJSON *value);
+const struct cJSON *cv_json_next(const struct cJSON *element);
+/* The key of an element of an object, UTF-8. */
+const char *cv_json_key(const struct cJSON *element);
+
+/* ---- Tree to text ------------------------------------------------------------------------- */
+
 /* A new value of the type; NULL without memory. Numbers and strings have constructors of their own.
  */
 struct cJSON *cv_json_new(enum cv_json_type type);
+/* A finite number, as the shortest text that is read as the same one; a whole one below 2^53 has
+ * no exponent. */
 struct cJSON *cv_json_new_number(double number);
-/* Copies the NUL-terminated string. */
-struct cJSON *cv_json_new_string(const char *string);
-/* Adds `value` at the end, under `key` in an object; takes it over. False, with it freed, without
- * memory. */
+struct cJSON *cv_json_new_integer(int64_t integer);
+/* Copies the bytes. A NUL is escaped, and what is no UTF-8 becomes U+FFFD, as in the output of a
+ * command. */
+struct cJSON *cv_json_new_string(const char *bytes, size_t length);
+/* Adds `value` at the end, under `key`, a UTF-8 string, in an object; takes it over. False, with it
+ * freed, without memory. */
 bool cv_json_add(struct cJSON *parent, const char *key, struct cJSON *value);
 /* The text without white space, to be freed by cv_json_free_text; NULL without memory. */
 char *cv_json_print(const struct cJSON *value);
 /* NULL is fine, here and below. */
 void cv_json_free_text(char *text);
 void cv_json_free(struct cJSON *value);
-
-enum cv_json_type cv_json_type(const struct cJSON *value);
-double cv_json_number(const struct cJSON *value);
-const char *cv_json_string(const struct cJSON *value);
-/* The first element of an array or object, and the one behind another; NULL at the end. */
-const struct cJSON *cv_json_first(const struct cJSON *value);
-const struct cJSON *cv_json_next(const struct cJSON *element);
-/* The key of an element of an object. */
-const char *cv_json_key(const struct cJSON *element);
 
 #endif

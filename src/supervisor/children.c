@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,25 +59,39 @@ static unsigned visit_list(int list, child_visitor *visit, void *context)
     return count;
 }
 
-static pid_t parent_of(int proc, const char *pid)
+/* What proc(5) says of a process in its file of that path; false where there is none. */
+static bool read_stat(int folder, const char *path, char *state, pid_t *parent)
 {
-    char path[64];
     char line[512];
-    snprintf(path, sizeof path, "%s/stat", pid);
-    int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+    int fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return -1;
+        return false;
     ssize_t got = read(fd, line, sizeof line - 1);
     close(fd);
     if (got <= 0)
-        return -1;
+        return false;
     line[got] = '\0';
     /* "pid (name) state ppid": the name may hold anything, so the last parenthesis counts. */
     const char *name_end = strrchr(line, ')');
-    int parent = -1;
-    if (name_end == NULL || sscanf(name_end + 1, " %*c %d", &parent) != 1)
-        return -1;
-    return (pid_t)parent;
+    return name_end != NULL && sscanf(name_end + 1, " %c %d", state, parent) == 2;
+}
+
+static pid_t parent_of(int proc, const char *pid)
+{
+    char path[NAME_MAX + sizeof "/stat"];
+    char state;
+    pid_t parent;
+    snprintf(path, sizeof path, "%s/stat", pid);
+    return read_stat(proc, path, &state, &parent) ? parent : -1;
+}
+
+bool cv_process_blocked(pid_t pid)
+{
+    char path[64];
+    char state;
+    pid_t parent;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    return read_stat(AT_FDCWD, path, &state, &parent) && state == 'D';
 }
 
 /* The same from /proc/<pid>/stat, for kernels built without CONFIG_PROC_CHILDREN. */

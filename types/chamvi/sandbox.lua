@@ -12,14 +12,19 @@ local sandbox = {}
 ---@alias chamvi.ErrorCode
 ---| "invalid_argv" # ValidationError
 ---| "invalid_input" # ValidationError
+---| "invalid_json" # ValidationError: a tool's input is no JSON text
 ---| "invalid_path" # ValidationError
 ---| "invalid_ref" # ValidationError
 ---| "invalid_repo" # ValidationError
 ---| "invalid_stdin" # ValidationError
 ---| "invalid_timeout" # ValidationError
+---| "unknown_tool" # ValidationError
+---| "repo_not_allowed" # ValidationError: the manager's `allow_repo` refused it
+---| "workspace_required" # ValidationError: the run has several, and no id was given
 ---| "aborted" # SandboxError: the call's signal was aborted, or its `on_output` failed
+---| "cap_reached" # SandboxError: the run may not have more workspaces
 ---| "checkout_failed" # SandboxError: `detail` has git's words
----| "closed" # SandboxError: the core can't be used, as in a forked child
+---| "closed" # SandboxError: the manager is closed; or the core can't be used, as in a forked child
 ---| "create_failed" # SandboxError: `cause` has the reason
 ---| "cwd_not_found" # SandboxError
 ---| "disposed" # SandboxError
@@ -30,13 +35,19 @@ local sandbox = {}
 ---| "gone" # SandboxError: the folder or the supervisor of the workspace no longer exists
 ---| "kill_failed" # SandboxError: what the workspace ran may still run; disposing again can't change that
 ---| "no_space" # SandboxError
+---| "no_workspace" # SandboxError: the run has none
 ---| "not_a_file" # SandboxError
 ---| "not_utf8" # SandboxError
 ---| "outside_workspace" # SandboxError: a link leads out
 ---| "permission_denied" # SandboxError
+---| "ref_conflict" # SandboxError: the run's workspace of that repository is at another ref
+---| "released" # SandboxError: the run was released while the workspace was being made
 ---| "remove_failed" # SandboxError: something could not be deleted; dispose again
 ---| "start_failed" # SandboxError: the system refused a process, a pipe or memory
+---| "tool_failed" # SandboxError: a tool raised, or its result has no JSON form
 ---| "transport_lost" # SandboxError: the outcome is unknown; `partial` has the output so far
+---| "workspace_expired" # SandboxError
+---| "workspace_not_found" # SandboxError: the run has none with that id
 ---| "invalid_option" # InvalidAgentDefinitionError: a wrong value
 ---| "unknown_option" # InvalidAgentDefinitionError
 
@@ -234,6 +245,17 @@ function Loop:step(timeout_ms) end
 --- The library's loop as an object that another loop can serve: the protocol of cqueues, with `step`.
 ---@return chamvi.Loop
 function sandbox.loop() end
+
+-- Manager ----------------------------------------------------------------------------------------
+
+--- A manager without workspaces. Contacts nothing.
+---@param given chamvi.WorkspaceManagerOptions a wrong or unknown one raises an InvalidAgentDefinitionError
+---@return chamvi.WorkspaceManager
+function sandbox.create_workspace_manager(given) end
+
+--- Tools for models: calls by name, and the forms in which the APIs of models take them.
+---@type chamvi.sandbox.tools
+sandbox.tools = nil
 
 -- Rules ------------------------------------------------------------------------------------------
 

@@ -1,5 +1,10 @@
 -- What Lua 5.4 and LuaJIT spell differently or lack, for the library's own use.
 
+-- Lua 5.1 finds what is installed for LuaJIT, and no task could yield in it.
+if not jit and _VERSION ~= "Lua 5.4" then
+    error(("chamvi.sandbox needs Lua 5.4 or LuaJIT; this is %s"):format(_VERSION), 0)
+end
+
 local compat = {}
 
 compat.unpack = table.unpack or unpack

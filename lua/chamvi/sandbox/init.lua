@@ -3,10 +3,12 @@
 local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 local host = require "chamvi.sandbox.host"
+local create_workspace_manager = require "chamvi.sandbox.manager"
 local null = require "chamvi.sandbox.null"
 local prepare_workspace = require "chamvi.sandbox.prepare"
 local rules = require "chamvi.sandbox.rules"
 local signals = require "chamvi.sandbox.signal"
+local tools = require "chamvi.sandbox.tools"
 
 local function copy(value)
     if type(value) ~= "table" then
@@ -24,6 +26,8 @@ local sandbox = copy(constants)
 sandbox.is_error = errors.is_error
 sandbox.signal = signals.new
 sandbox.prepare_workspace = prepare_workspace
+sandbox.create_workspace_manager = create_workspace_manager
+sandbox.tools = copy(tools)
 
 --- JSON null in what a model sees: `vim.NIL` in Neovim, else equal to `cjson.null` and `ngx.null`.
 ---@type lightuserdata|userdata

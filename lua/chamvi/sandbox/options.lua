@@ -79,6 +79,21 @@ function options.positive_integer(value)
     end
 end
 
+function options.natural(value)
+    if type(value) ~= "number" then
+        return must_be("a whole number", value)
+    end
+    if not (value >= 0 and value <= MAX_INTEGER and value % 1 == 0) then
+        return "must be a whole number of at least 0"
+    end
+end
+
+function options.provider(value)
+    if type(value) ~= "table" or not is_callable(value.create) or not is_callable(value.collect_garbage) then
+        return must_be("a provider, a table with the functions `create` and `collect_garbage`", value)
+    end
+end
+
 function options.clock(value)
     if type(value) ~= "table" or not is_callable(value.now) then
         return must_be("a table with a function `now` that returns epoch milliseconds", value)
@@ -89,6 +104,20 @@ local function amount(parse)
     return function(value)
         local number, _, wrong = parse(value)
         return not number and wrong or nil
+    end
+end
+
+--- One of the given strings.
+---@param choices string[]
+---@return chamvi.OptionKind
+function options.choice(choices)
+    return function(value)
+        for _, choice in ipairs(choices) do
+            if value == choice then
+                return nil
+            end
+        end
+        return ('must be "%s"'):format(table.concat(choices, '" or "'))
     end
 end
 

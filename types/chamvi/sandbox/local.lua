@@ -11,7 +11,7 @@ local local_sandbox = {}
 ---@field root? string an absolute path; default: chamvi-workspaces in $TMPDIR or /tmp
 ---@field env? table<string, string> added to the environment of every command
 ---@field limits? { timeout_ms?: integer } the lifetime of a workspace; default 30 minutes
----@field clock? { now: fun(): integer } gives epoch milliseconds
+---@field clock? chamvi.Clock default: the system's
 
 ---@class chamvi.CreateOptions
 ---@field run_id string
