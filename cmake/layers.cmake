@@ -72,4 +72,4 @@ endforeach()
 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
-target_link_libraries(chamvi_codec PUBLIC PkgConfig::CJSON)
+target_link_libraries(chamvi_codec PUBLIC PkgConfig::CJSON m)

@@ -46,6 +46,7 @@ static struct cv_frame_reader sent; /* what has gone to the supervisor */
 static struct cv_assembler sent_messages;
 static struct cv_frame_reader received;
 static struct cv_assembler received_messages;
+static bool lazy;     /* the host reads only now and then */
 static bool nonsense; /* it was sent what is no frame */
 static unsigned asked[IDS];
 static unsigned answered[IDS];
@@ -132,11 +133,10 @@ static void note_answer(const struct cv_frame *message)
     REQUIRE(answered[message->id % IDS] <= asked[message->id % IDS]);
 }
 
-static void drain(void *context)
+static void listen_to_supervisor(void)
 {
     static uint8_t bytes[65536];
     ssize_t got;
-    (void)context;
     torture_hold(true);
     while (host >= 0 && (got = recv(host, bytes, sizeof bytes, MSG_DONTWAIT)) > 0) {
         struct cv_frame frame;
@@ -156,6 +156,13 @@ static void drain(void *context)
         }
     }
     torture_hold(false);
+}
+
+static void drain(void *context)
+{
+    (void)context;
+    if (!lazy)
+        listen_to_supervisor();
 }
 
 static void say(uint8_t type, uint32_t id, const void *payload, size_t length)
@@ -374,7 +381,7 @@ static void act(struct input *input)
         pass_time(input);
         break;
     case 15:
-        drain(NULL);
+        listen_to_supervisor();
         break;
     case 16:
         change_folder(input);
@@ -445,7 +452,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     int pair[2];
     struct input input = {bytes, size};
     static const int record_errnos[] = {0, 0, 0, EAGAIN, ENOLCK};
-    int record_errno = record_errnos[next_byte(&input) % 5];
+    uint8_t how = next_byte(&input);
+    int record_errno = record_errnos[(how & 0x7f) % 5];
     unsigned long failing = next_byte(&input);
     failing |= (unsigned long)next_byte(&input) << 8;
     const struct session_script script = {.step = step, .drain = drain, .context = &input};
@@ -454,6 +462,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     memset(asked, 0, sizeof asked);
     memset(answered, 0, sizeof answered);
     credit = 0;
+    lazy = (how & 0x80) != 0;
     nonsense = false;
     cv_buf_init(&queue, QUEUE_MAX);
     cv_frame_reader_init(&sent, 'h');
@@ -466,7 +475,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     torture_fail(failing);
     session_run(pair[0], record_errno, &script);
     torture_fail(0);
-    drain(NULL);
+    listen_to_supervisor();
     close_host();
     cv_buf_free(&queue);
     cv_frame_reader_free(&sent);
