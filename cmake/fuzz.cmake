@@ -34,6 +34,10 @@ foreach(source IN LISTS targets)
         RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
 endforeach()
 
+# The oracle for HTTP. (It is no part of the library: its upstream has ended.)
+find_library(HTTP_PARSER http_parser REQUIRED)
+target_link_libraries(http_upgrade_fuzz PRIVATE ${HTTP_PARSER})
+
 # The oracle for names of refs.
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(LIBGIT2 REQUIRED IMPORTED_TARGET libgit2)

@@ -73,3 +73,7 @@ endforeach()
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
 target_link_libraries(chamvi_codec PUBLIC PkgConfig::CJSON m)
+
+# 7.88: CURLOPT_QUICK_EXIT, CURLOPT_PROTOCOLS_STR, and no SIGPIPE from a TLS connection.
+pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl>=7.88)
+target_link_libraries(chamvi_net PUBLIC PkgConfig::CURL)

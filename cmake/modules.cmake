@@ -42,8 +42,9 @@ function(chamvi_module abi include_dirs)
     target_compile_definitions(${target} PRIVATE CV_VERSION="${PROJECT_VERSION}")
     target_link_libraries(${target} PRIVATE ${module_needs})
     set(exports ${PROJECT_SOURCE_DIR}/cmake/core.map)
+    # Never unloaded: a look-up of libcurl's that was left alone may still run when the state closes.
     target_link_options(${target} PRIVATE
-        -Wl,--version-script=${exports} -Wl,-z,relro -Wl,-z,now)
+        -Wl,--version-script=${exports} -Wl,-z,relro -Wl,-z,now -Wl,-z,nodelete)
     set_target_properties(${target} PROPERTIES
         PREFIX "" OUTPUT_NAME core SUFFIX .so
         LINK_DEPENDS ${exports}

@@ -194,6 +194,48 @@ static void source_may_close_itself(void **state)
     assert_int_equal(end.calls, 1);
 }
 
+static void detached_source_is_quiet_and_its_descriptor_lives(void **state)
+{
+    (void)state;
+    struct end end;
+    open_end(&end, EPOLLIN);
+    poke(&end);
+    int fd = end.source.fd;
+    cv_source_detach(&reactor, &end.source);
+    cv_source_detach(&reactor, &end.source);
+    assert_int_equal(end.source.fd, -1);
+    step(0);
+    assert_int_equal(end.calls, 0);
+    assert_int_equal(cv_source_open(&reactor, &end.source, fd, EPOLLIN), 0);
+    step(LATE_MS);
+    assert_int_equal(end.calls, 1);
+    close_end(&end);
+}
+
+static void detach_other(struct end *end)
+{
+    int fd = end->other->source.fd;
+    cv_source_detach(&reactor, &end->other->source);
+    close(fd);
+}
+
+static void source_detached_in_the_same_batch_is_not_called(void **state)
+{
+    (void)state;
+    struct end a, b;
+    open_end(&a, EPOLLIN);
+    open_end(&b, EPOLLIN);
+    a.act = b.act = detach_other;
+    a.other = &b;
+    b.other = &a;
+    poke(&a);
+    poke(&b);
+    step(LATE_MS);
+    assert_int_equal(a.calls + b.calls, 1);
+    close_end(&a);
+    close_end(&b);
+}
+
 /* ---- completions and the step ------------------------------------------------------------- */
 
 static void completions_come_in_order_and_stay_until_taken(void **state)
@@ -203,11 +245,11 @@ static void completions_come_in_order_and_stay_until_taken(void **state)
     assert_null(cv_reactor_first(&reactor));
     for (int i = 0; i < 3; i++) {
         cv_list_init(&completions[i].link);
-        cv_reactor_complete(&reactor, &completions[i]);
+        cv_reactor_complete(&reactor, &completions[i], &completions[i]);
     }
     for (int i = 0; i < 3; i++) {
         assert_ptr_equal(cv_reactor_first(&reactor), &completions[i]);
-        assert_ptr_equal(cv_reactor_first(&reactor), &completions[i]);
+        assert_ptr_equal(cv_reactor_first(&reactor)->owner, &completions[i]);
         cv_list_remove(&completions[i].link);
     }
     assert_null(cv_reactor_first(&reactor));
@@ -221,7 +263,7 @@ static void step_does_not_wait_behind_a_completion(void **state)
     open_end(&end, EPOLLIN);
     poke(&end);
     cv_list_init(&completion.link);
-    cv_reactor_complete(&reactor, &completion);
+    cv_reactor_complete(&reactor, &completion, NULL);
     int64_t start = cv_clock_ms();
     step(-1);
     step(60000);
@@ -476,6 +518,8 @@ int main(void)
         TEST(one_callback_may_close_a_whole_batch),
         TEST(reopened_source_gets_no_event_of_the_old_one),
         TEST(source_may_close_itself),
+        TEST(detached_source_is_quiet_and_its_descriptor_lives),
+        TEST(source_detached_in_the_same_batch_is_not_called),
         TEST(completions_come_in_order_and_stay_until_taken),
         TEST(step_does_not_wait_behind_a_completion),
         TEST(step_waits_as_long_as_it_is_told),

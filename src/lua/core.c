@@ -9,64 +9,42 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/fd.h"
 #include "base/uuid.h"
+#include "lua/args.h"
 #include "lua/compat.h"
 #include "lua/completion.h"
+#include "lua/core.h"
+#include "lua/decoders.h"
 #include "lua/json.h"
+#include "lua/net.h"
 #include "lua/records.h"
 #include "lua/rules.h"
-#include "process/host.h"
 #include "record/record.h"
 
-#define CORE_TYPE "chamvi.sandbox.core"
 #define SUPERVISOR_NAME "chamvi-supervisor"
 /* MAX_ARG_STRLEN of the kernel less the NUL: execve(2). */
 #define ARGUMENT_MAX 131071
 
-struct core {
-    struct cv_host host;
-    bool open;
-};
-
-static int push_error(lua_State *L, const struct cv_err *err)
-{
-    lua_pushnil(L);
-    lua_pushstring(L, err->code);
-    lua_pushstring(L, err->message);
-    return 3;
-}
-
 static int push_id(lua_State *L, uint32_t id, const struct cv_err *err)
 {
     if (id == 0)
-        return push_error(L, err);
+        return cv_lua_push_error(L, err);
     lua_pushinteger(L, (lua_Integer)id);
     return 1;
 }
 
-static struct core *check_core(lua_State *L)
+static struct cv_core *check_core(lua_State *L)
 {
-    return luaL_checkudata(L, 1, CORE_TYPE);
-}
-
-/* An integer from `least` to `most`, given as any Lua number without a fraction. */
-static int64_t check_range(lua_State *L, int arg, int64_t least, int64_t most)
-{
-    lua_Number number = luaL_checknumber(L, arg);
-    luaL_argcheck(
-        L, number == floor(number) && number >= (lua_Number)least && number <= (lua_Number)most,
-        arg, "integer out of range");
-    return (int64_t)number;
+    return luaL_checkudata(L, 1, CV_CORE_TYPE);
 }
 
 static uint32_t check_id(lua_State *L, int arg)
 {
-    return (uint32_t)check_range(L, arg, 0, UINT32_MAX);
+    return (uint32_t)cv_lua_check_range(L, arg, 0, UINT32_MAX);
 }
 
 /* ---- the module --------------------------------------------------------------------------- */
@@ -92,16 +70,16 @@ static int module_open(lua_State *L)
 {
     char path[PATH_MAX];
     struct cv_err err;
-    struct core *core = lua_newuserdata(L, sizeof *core);
-    core->open = false;
-    luaL_getmetatable(L, CORE_TYPE);
+    struct cv_core *core = lua_newuserdata(L, sizeof *core);
+    core->open = core->net_open = false;
+    luaL_getmetatable(L, CV_CORE_TYPE);
     lua_setmetatable(L, -2);
     if (!supervisor_path(path, sizeof path)) {
         cv_err_set(&err, "create_failed", "can't tell where the library lies");
-        return push_error(L, &err);
+        return cv_lua_push_error(L, &err);
     }
     if (cv_host_open(&core->host, path, &err) != 0)
-        return push_error(L, &err);
+        return cv_lua_push_error(L, &err);
     core->open = true;
     return 1;
 }
@@ -113,7 +91,7 @@ static int module_uuid(lua_State *L)
     struct cv_err err;
     if (cv_uuid(uuid) != 0) {
         cv_err_set(&err, "create_failed", "the system gives no random bytes");
-        return push_error(L, &err);
+        return cv_lua_push_error(L, &err);
     }
     lua_pushstring(L, uuid);
     return 1;
@@ -130,9 +108,9 @@ static int module_now_ms(lua_State *L)
 
 /* ---- the loop ----------------------------------------------------------------------------- */
 
-static struct core *check_open(lua_State *L)
+struct cv_core *cv_lua_check_core(lua_State *L)
 {
-    struct core *core = check_core(L);
+    struct cv_core *core = check_core(L);
     if (!core->open)
         luaL_error(L, "the core is closed");
     return core;
@@ -142,8 +120,8 @@ static struct core *check_open(lua_State *L)
 static int core_check(lua_State *L)
 {
     struct cv_err err;
-    if (!cv_host_usable(&check_open(L)->host, &err))
-        return push_error(L, &err);
+    if (!cv_host_usable(&cv_lua_check_core(L)->host, &err))
+        return cv_lua_push_error(L, &err);
     lua_pushboolean(L, 1);
     return 1;
 }
@@ -151,22 +129,30 @@ static int core_check(lua_State *L)
 /* core:pollfd() -> the descriptor to watch for reading */
 static int core_pollfd(lua_State *L)
 {
-    lua_pushinteger(L, check_open(L)->host.reactor.epoll);
+    lua_pushinteger(L, cv_lua_check_core(L)->host.reactor.epoll);
     return 1;
 }
 
 /* core:events() -> "r" */
 static int core_events(lua_State *L)
 {
-    check_open(L);
+    cv_lua_check_core(L);
     lua_pushliteral(L, "r");
     return 1;
+}
+
+/* The first of what waits to be taken, or NULL; in a forked child always. */
+static const struct cv_completion *first_completion(const struct cv_core *core)
+{
+    if (cv_reactor_foreign(&core->host.reactor))
+        return NULL;
+    return cv_reactor_first(&core->host.reactor);
 }
 
 /* core:timeout() -> 0 while completions wait, else nil: the timers are inside the descriptor */
 static int core_timeout(lua_State *L)
 {
-    if (cv_host_next(&check_open(L)->host) == NULL)
+    if (first_completion(cv_lua_check_core(L)) == NULL)
         lua_pushnil(L);
     else
         lua_pushinteger(L, 0);
@@ -176,11 +162,11 @@ static int core_timeout(lua_State *L)
 /* core:step([timeout_ms]) -> true | nil, code, message */
 static int core_step(lua_State *L)
 {
-    struct core *core = check_open(L);
-    int64_t timeout = lua_isnoneornil(L, 2) ? -1 : check_range(L, 2, 0, INT_MAX);
+    struct cv_core *core = cv_lua_check_core(L);
+    int64_t timeout = lua_isnoneornil(L, 2) ? -1 : cv_lua_check_range(L, 2, 0, INT_MAX);
     struct cv_err err;
     if (cv_reactor_step(&core->host.reactor, timeout, &err) != 0)
-        return push_error(L, &err);
+        return cv_lua_push_error(L, &err);
     lua_pushboolean(L, 1);
     return 1;
 }
@@ -188,9 +174,12 @@ static int core_step(lua_State *L)
 /* core:close() */
 static int core_close(lua_State *L)
 {
-    struct core *core = check_core(L);
+    struct cv_core *core = check_core(L);
     if (core->open) {
         core->open = false;
+        if (core->net_open)
+            cv_net_close(&core->net);
+        core->net_open = false;
         cv_host_close(&core->host);
     }
     return 0;
@@ -201,8 +190,8 @@ static int core_close(lua_State *L)
 /* core:timer(ms) -> id */
 static int core_timer(lua_State *L)
 {
-    struct core *core = check_open(L);
-    int64_t delay = check_range(L, 2, 0, INT64_C(1) << 52);
+    struct cv_core *core = cv_lua_check_core(L);
+    int64_t delay = cv_lua_check_range(L, 2, 0, INT64_C(1) << 52);
     struct cv_err err;
     return push_id(L, cv_host_timer(&core->host, delay, &err), &err);
 }
@@ -280,7 +269,7 @@ static bool open_launch_record(lua_State *L, const struct cv_hello *hello, int *
  */
 static int core_launch(lua_State *L)
 {
-    struct core *core = check_open(L);
+    struct cv_core *core = cv_lua_check_core(L);
     luaL_checktype(L, 2, LUA_TTABLE);
     struct cv_hello hello = {0};
     struct cv_err err;
@@ -295,13 +284,13 @@ static int core_launch(lua_State *L)
         hello.flags |= CV_HELLO_REMOVE_ONLY;
     int record;
     if (!open_launch_record(L, &hello, &record, &err))
-        return push_error(L, &err);
+        return cv_lua_push_error(L, &err);
     if (record >= 0)
         hello.flags |= CV_HELLO_RECORD;
     uint32_t id = cv_host_launch(&core->host, &hello, record, &workspace, &err);
     cv_fd_close(&record);
     if (id == 0)
-        return push_error(L, &err);
+        return cv_lua_push_error(L, &err);
     lua_pushinteger(L, (lua_Integer)workspace);
     lua_pushinteger(L, (lua_Integer)id);
     return 2;
@@ -329,14 +318,14 @@ static bool arguments_short(const struct cv_strings *argv, int *element)
 /* core:exec(workspace, argv, cwd, timeout_ms, cap, stdin | nil, stream_all) -> id */
 static int core_exec(lua_State *L)
 {
-    struct core *core = check_open(L);
+    struct cv_core *core = cv_lua_check_core(L);
     struct cv_err err;
     uint32_t workspace = check_id(L, 2);
     luaL_checktype(L, 3, LUA_TTABLE);
     struct cv_exec_request request = {
         .cwd = luaL_checkstring(L, 4),
-        .timeout_ms = (uint32_t)check_range(L, 5, 1, UINT32_MAX),
-        .cap = (size_t)check_range(L, 6, 0, INT_MAX),
+        .timeout_ms = (uint32_t)cv_lua_check_range(L, 5, 1, UINT32_MAX),
+        .cap = (size_t)cv_lua_check_range(L, 6, 0, INT_MAX),
         .stream_all = lua_toboolean(L, 8) != 0,
     };
     request.stdin_bytes = luaL_optlstring(L, 7, "", &request.stdin_length);
@@ -362,18 +351,18 @@ static const char *check_path(lua_State *L, int arg)
 /* core:read_file(workspace, path, max) -> id */
 static int core_read_file(lua_State *L)
 {
-    struct core *core = check_open(L);
+    struct cv_core *core = cv_lua_check_core(L);
     struct cv_err err;
     uint32_t workspace = check_id(L, 2);
     const char *path = check_path(L, 3);
-    uint32_t max = (uint32_t)check_range(L, 4, 0, CV_FILE_MAX);
+    uint32_t max = (uint32_t)cv_lua_check_range(L, 4, 0, CV_FILE_MAX);
     return push_id(L, cv_host_read_file(&core->host, workspace, path, max, &err), &err);
 }
 
 /* core:write_file(workspace, path, content) -> id */
 static int core_write_file(lua_State *L)
 {
-    struct core *core = check_open(L);
+    struct cv_core *core = cv_lua_check_core(L);
     struct cv_err err;
     uint32_t workspace = check_id(L, 2);
     const char *path = check_path(L, 3);
@@ -388,10 +377,14 @@ static int core_abort(lua_State *L)
 {
     /* The code is kept by the operation, so it must be one of these, not a Lua string. */
     static const char *const codes[] = {"aborted", "disposed", "released", "closed", NULL};
-    struct core *core = check_open(L);
-    uint32_t id = check_id(L, 2);
-    int code = luaL_checkoption(L, 3, "aborted", codes);
-    cv_host_abort(&core->host, id, codes[code], luaL_optstring(L, 4, "aborted"));
+    struct cv_core *core = cv_lua_check_core(L);
+    int64_t id = cv_lua_check_range(L, 2, 0, 2 * CV_LUA_NET_ID);
+    const char *code = codes[luaL_checkoption(L, 3, "aborted", codes)];
+    const char *message = luaL_optstring(L, 4, "aborted");
+    if (id < CV_LUA_NET_ID)
+        cv_host_abort(&core->host, (uint32_t)id, code, message);
+    else
+        cv_lua_net_abort(core, id, code, message);
     lua_pushboolean(L, 1);
     return 1;
 }
@@ -399,7 +392,7 @@ static int core_abort(lua_State *L)
 /* core:remove(workspace) -> id */
 static int core_remove(lua_State *L)
 {
-    struct core *core = check_open(L);
+    struct cv_core *core = cv_lua_check_core(L);
     struct cv_err err;
     return push_id(L, cv_host_remove(&core->host, check_id(L, 2), &err), &err);
 }
@@ -410,7 +403,7 @@ static int core_remove(lua_State *L)
  */
 static int core_end_owner(lua_State *L)
 {
-    struct core *core = check_open(L);
+    struct cv_core *core = cv_lua_check_core(L);
     struct cv_err err;
     const char *root = luaL_checkstring(L, 2);
     const char *id = luaL_checkstring(L, 3);
@@ -422,7 +415,7 @@ static int core_end_owner(lua_State *L)
     }
     if (owner < 0) {
         cv_err_system(&err, "gc_failed", errno, "can't tell who looks after the workspace");
-        return push_error(L, &err);
+        return cv_lua_push_error(L, &err);
     }
     return push_id(L, cv_host_end(&core->host, owner, &err), &err);
 }
@@ -430,7 +423,7 @@ static int core_end_owner(lua_State *L)
 /* core:lost(workspace) -> boolean */
 static int core_lost(lua_State *L)
 {
-    struct core *core = check_open(L);
+    struct cv_core *core = cv_lua_check_core(L);
     lua_pushboolean(L, cv_host_lost(&core->host, check_id(L, 2)));
     return 1;
 }
@@ -440,11 +433,14 @@ static int core_lost(lua_State *L)
 /* core:next() -> nothing | id, what, ... */
 static int core_next(lua_State *L)
 {
-    struct core *core = check_open(L);
-    struct cv_op *op = cv_host_next(&core->host);
-    if (op == NULL)
+    struct cv_core *core = cv_lua_check_core(L);
+    const struct cv_completion *first = first_completion(core);
+    if (first == NULL)
         return 0;
     luaL_checkstack(L, 16, NULL);
+    if (first->owner == &core->net)
+        return cv_lua_net_next(L, core);
+    struct cv_op *op = cv_host_next(&core->host);
     lua_pushinteger(L, (lua_Integer)op->by_id.id);
     const struct cv_chunk *chunk = cv_op_chunk(op);
     if (chunk != NULL) {
@@ -473,6 +469,12 @@ static const luaL_Reg core_methods[] = {
     {"remove", core_remove},
     {"end_owner", core_end_owner},
     {"lost", core_lost},
+    {"http", cv_lua_net_http},
+    {"stream", cv_lua_net_stream},
+    {"stream_write", cv_lua_net_write},
+    {"stream_shutdown", cv_lua_net_shutdown},
+    {"stream_close", cv_lua_net_shut},
+    {"used", cv_lua_net_used},
     {"close", core_close},
     {NULL, NULL},
 };
@@ -488,17 +490,18 @@ __attribute__((visibility("default"))) int luaopen_chamvi_sandbox_core(lua_State
 
 int luaopen_chamvi_sandbox_core(lua_State *L)
 {
-    luaL_newmetatable(L, CORE_TYPE);
+    luaL_newmetatable(L, CV_CORE_TYPE);
     lua_newtable(L);
     cv_lua_setfuncs(L, core_methods);
     lua_setfield(L, -2, "__index");
     lua_pushcfunction(L, core_close);
     lua_setfield(L, -2, "__gc");
-    lua_pushliteral(L, CORE_TYPE);
+    lua_pushliteral(L, CV_CORE_TYPE);
     lua_setfield(L, -2, "__name");
     lua_pop(L, 1);
     lua_newtable(L);
     cv_lua_setfuncs(L, module_functions);
+    cv_lua_add_decoders(L);
     cv_lua_add_json(L);
     cv_lua_add_records(L);
     cv_lua_add_rules(L);

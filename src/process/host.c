@@ -109,7 +109,7 @@ void cv_host_announce(struct cv_host *host, struct cv_op *op)
     if (op->queued)
         return;
     op->queued = true;
-    cv_reactor_complete(&host->reactor, &op->completion);
+    cv_reactor_complete(&host->reactor, &op->completion, host);
 }
 
 void cv_host_finish(struct cv_host *host, struct cv_op *op, const struct cv_err *err)
@@ -453,7 +453,9 @@ struct cv_op *cv_host_next(const struct cv_host *host)
     if (host->scratch == NULL || cv_reactor_foreign(&host->reactor))
         return NULL;
     struct cv_completion *completion = cv_reactor_first(&host->reactor);
-    return completion == NULL ? NULL : cv_list_entry(completion, struct cv_op, completion);
+    if (completion == NULL || completion->owner != host)
+        return NULL;
+    return cv_list_entry(completion, struct cv_op, completion);
 }
 
 static void dequeue(struct cv_op *op)

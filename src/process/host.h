@@ -99,7 +99,8 @@ bool cv_host_usable(const struct cv_host *host, struct cv_err *err);
 bool cv_host_lost(const struct cv_host *host, uint32_t workspace);
 
 /*
- * The oldest completion, or NULL (in a forked child always). It stays the first until it is taken:
+ * The oldest completion, or NULL when there is none or it is not the host's, and in a forked child
+ * always. It stays the first until it is taken:
  * a chunk of its output by cv_host_take_chunk, or, when cv_op_chunk says there is none, the end by
  * cv_host_take.
  */

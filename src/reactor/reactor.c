@@ -101,19 +101,26 @@ void cv_source_want(struct cv_reactor *reactor, struct cv_source *source, uint32
         source->events = events;
 }
 
-void cv_source_close(struct cv_reactor *reactor, struct cv_source *source)
+void cv_source_detach(struct cv_reactor *reactor, struct cv_source *source)
 {
     if (source->fd < 0)
         return;
-    /* Explicitly: a fork may hold the descriptor, and then closing it here would not take it out.
-     */
     if (!cv_reactor_foreign(reactor))
         epoll_ctl(reactor->epoll, EPOLL_CTL_DEL, source->fd, NULL);
-    cv_fd_close(&source->fd);
+    source->fd = -1;
     for (int i = reactor->batch_at; i < reactor->batch_count; i++) {
         if (reactor->batch[i].data.ptr == source)
             reactor->batch[i].data.ptr = NULL; /* an event of this step that came too late */
     }
+}
+
+void cv_source_close(struct cv_reactor *reactor, struct cv_source *source)
+{
+    int fd = source->fd;
+    /* Explicitly: a fork may hold the descriptor, and then closing it here would not take it out.
+     */
+    cv_source_detach(reactor, source);
+    cv_fd_close(&fd);
 }
 
 /* ---- alarms ------------------------------------------------------------------------------- */
@@ -162,8 +169,10 @@ static void run_alarms(struct cv_reactor *reactor)
 
 /* ---- completions and the step ------------------------------------------------------------- */
 
-void cv_reactor_complete(struct cv_reactor *reactor, struct cv_completion *completion)
+void cv_reactor_complete(struct cv_reactor *reactor, struct cv_completion *completion,
+                         const void *owner)
 {
+    completion->owner = owner;
     cv_list_append(&reactor->completions, &completion->link);
 }
 

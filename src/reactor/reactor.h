@@ -33,9 +33,13 @@ struct cv_alarm {
     void (*strike)(struct cv_alarm *alarm);
 };
 
-/* Something that has ended and waits to be taken. Embedded in the caller's structure. */
+/*
+ * Something that has ended, or has news, and waits to be taken. Embedded in the caller's structure.
+ * Several parties share the queue: the owner is whose completion it is.
+ */
 struct cv_completion {
     struct cv_list link;
+    const void *owner;
 };
 
 struct cv_reactor {
@@ -71,14 +75,17 @@ int cv_source_open(struct cv_reactor *reactor, struct cv_source *source, int fd,
 void cv_source_want(struct cv_reactor *reactor, struct cv_source *source, uint32_t events);
 /* Takes the descriptor out of the set (not in a forked child) and closes it. Idempotent. */
 void cv_source_close(struct cv_reactor *reactor, struct cv_source *source);
+/* The same without closing: the descriptor is the caller's again. Idempotent. */
+void cv_source_detach(struct cv_reactor *reactor, struct cv_source *source);
 
 /* Lets the alarm strike once, in `delay_ms` milliseconds. 0, or -1 with errno ENOMEM. */
 int cv_alarm_set(struct cv_reactor *reactor, struct cv_alarm *alarm, int64_t delay_ms);
 /* Harmless when the alarm is not set. */
 void cv_alarm_clear(struct cv_reactor *reactor, struct cv_alarm *alarm);
 
-/* Queues a completion that is in no list. */
-void cv_reactor_complete(struct cv_reactor *reactor, struct cv_completion *completion);
+/* Queues a completion that is in no list; `owner` is for cv_reactor_first's caller. */
+void cv_reactor_complete(struct cv_reactor *reactor, struct cv_completion *completion,
+                         const void *owner);
 /* The oldest completion, still queued, or NULL. */
 struct cv_completion *cv_reactor_first(const struct cv_reactor *reactor);
 

@@ -12,6 +12,9 @@ local core -- made at the first use, so that loading the library before a fork i
 local handlers = {} -- by id, until its last completion
 local expected = 0 -- how many handlers there are
 
+-- What more follows under the same id: the output of an exec; the news of a request or a stream.
+local NOT_LAST = { output = true, head = true, open = true, chunk = true, drained = true, eof = true }
+
 --- The core, opened by the first call. A forked child gets an error instead.
 ---@return userdata|nil core
 ---@return chamvi.Error? err
@@ -44,7 +47,7 @@ local function deliver(id, what, ...)
     end
     local handler = handlers[id]
     if handler then
-        if what ~= "output" then
+        if not NOT_LAST[what] then
             handlers[id] = nil
             expected = expected - 1
         end

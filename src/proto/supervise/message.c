@@ -4,11 +4,6 @@
 
 #include "proto/supervise/wire.h"
 
-const char *cv_strings_next(const char *string)
-{
-    return string + strlen(string) + 1;
-}
-
 const char *cv_failure_public_code(uint32_t code)
 {
     switch (code) {

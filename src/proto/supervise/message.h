@@ -13,16 +13,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-
-/* `count` strings lying one behind the other, each with its NUL. */
-struct cv_strings {
-    const char *bytes; /* NULL when count is 0 */
-    size_t length;     /* of all strings with their NULs */
-    uint32_t count;
-};
-
-/* The string behind `string` in its list. */
-const char *cv_strings_next(const char *string);
+#include "base/strings.h"
 
 /* Hello: what the workspace is and how the stream behaves. */
 #define CV_HELLO_CREATE 0x01      /* make `base` and every name (0700); fail when a name exists */
