@@ -1,6 +1,6 @@
 # The fuzz targets: every spec/fuzz/<name>_fuzz.c is a libFuzzer program, <name>_fuzz, in build/fuzz. The
-# inputs worth keeping are in spec/fuzz/corpus/<name>/. Run one with
-#   build-fuzz/fuzz/<name>_fuzz /tmp/new-inputs spec/fuzz/corpus/<name>
+# inputs worth keeping are in spec/fuzz/corpus/<name>/. scripts/fuzz runs them, and one input again is
+#   build-fuzz/fuzz/<name>_fuzz <file>
 
 if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
     message(FATAL_ERROR "CHAMVI_FUZZ needs clang: configure with -DCMAKE_C_COMPILER=clang")
