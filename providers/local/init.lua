@@ -76,15 +76,29 @@ local function environment(folder, ...)
     return list
 end
 
+local function create_failed(root, err, message)
+    return errors.sandbox("create_failed", ("no workspace could be made in %s: %s"):format(root, message), {
+        detail = err.detail,
+        cause = err,
+    })
+end
+
 -- What a create under `root` returns for what went wrong in it.
 local function create_error(root, err)
     if errors.is_error(err, "ValidationError") or err.code == "aborted" or err.code == "checkout_failed" then
         return err
     end
-    return errors.sandbox("create_failed", ("no workspace could be made in %s: %s"):format(root, err.message), {
-        detail = err.detail,
-        cause = err,
-    })
+    return create_failed(root, err, err.message)
+end
+
+-- The same when what the create had made could not be removed. That is not what `aborted` says: nobody would look.
+local function not_removed(root, err, left)
+    local message = ("%s; and its folder could not be removed: %s"):format(err.message, left.message)
+    if err.code == "aborted" then
+        return create_failed(root, err, message)
+    end
+    err.message = message
+    return err
 end
 
 -- Removes the workspace. A collection that is at it already is waited for.
@@ -144,7 +158,7 @@ local function create(provider, given, created_at)
     if handle or err.code == "transport_lost" then
         local removed, left = workspace:dispose()
         if not removed then
-            failure.message = failure.message .. "; and its folder could not be removed: " .. left.message
+            failure = not_removed(provider.root, failure, left)
         end
     end
     return nil, failure

@@ -9,6 +9,7 @@ local compat = require "chamvi.sandbox.compat"
 local errors = require "chamvi.sandbox.errors"
 local host = require "chamvi.sandbox.host"
 local loop = require "chamvi.sandbox.loop"
+local printed = require "chamvi.sandbox.printed"
 
 local task = {}
 
@@ -169,7 +170,7 @@ function task.complete(watch, id, code, message, detail)
         elseif not broken then
             local ok, cause = callback.call("on_output", on_output, ...)
             if not ok then
-                broken = abort_error("on_output failed: " .. tostring(cause), cause)
+                broken = abort_error("on_output failed: " .. printed(cause), cause)
                 abort(broken.message)
             end
         end
