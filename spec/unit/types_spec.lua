@@ -135,7 +135,7 @@ describe("the definitions", function()
         end)
 
         local option_tables = {
-            ["chamvi.ExecOptions"] = { LIBRARY .. "workspace.lua", "EXEC_OPTIONS" },
+            ["chamvi.ExecOptions"] = { LIBRARY .. "exec_request.lua", "EXEC_OPTIONS" },
             ["chamvi.NormalizeRepoOptions"] = { LIBRARY .. "rules.lua", "NORMALIZE_OPTIONS" },
             ["chamvi.LocalOptions"] = { LOCAL, "PROVIDER_OPTIONS" },
             ["chamvi.CreateOptions"] = { LOCAL, "CREATE_OPTIONS" },
