@@ -164,6 +164,12 @@ function Workspace:dispose() end
 ---   `checkout_failed` with git's stderr in `detail`, or what `exec` returned
 function sandbox.prepare_workspace(workspace, input) end
 
+--- A workspace on a transport. Contacts nothing. Where the transport runs programs there must be `sh`, GNU coreutils
+--- and the folder /workspace.
+---@param given chamvi.RemoteOptions a wrong or unknown one raises an InvalidAgentDefinitionError
+---@return chamvi.Workspace
+function sandbox.create_remote_workspace(given) end
+
 ---@class chamvi.Signal
 ---@field aborted boolean
 ---@field reason any what `abort` was given first
