@@ -16,6 +16,7 @@ local native = require "chamvi.sandbox.core"
 local options = require "chamvi.sandbox.options"
 local prepare_workspace = require "chamvi.sandbox.prepare"
 local rules = require "chamvi.sandbox.rules"
+local supervised = require "chamvi.sandbox.supervised"
 local task = require "chamvi.sandbox.task"
 local workspaces = require "chamvi.sandbox.workspace"
 
@@ -136,13 +137,12 @@ local function create(provider, given, created_at)
     local handle, err = folders.create(provider.root, id, info, env)
     local workspace = workspaces.new({
         id = id,
-        handle = handle,
         info = info,
-        remove = function()
+        backend = supervised.new(handle, function()
             local used = handle
             handle = nil
             return remove(provider.root, id, used)
-        end,
+        end),
     })
     local prepared
     if handle then

@@ -18,17 +18,17 @@ describe("an attack:", function()
     end
 
     it("processes that could not be killed are told by every dispose, not only the first", function()
+        local supervised = require "chamvi.sandbox.supervised"
         local workspaces = require "chamvi.sandbox.workspace"
         local compat = require "chamvi.sandbox.compat"
         local errors = require "chamvi.sandbox.errors"
         local answers = { { nil, errors.sandbox("kill_failed", "1 processes could not be killed") }, { true } }
         local workspace = workspaces.new({
             id = "x",
-            handle = 0,
             info = {},
-            remove = function()
+            backend = supervised.new(0, function()
                 return compat.unpack(table.remove(answers, 1), 1, 2)
-            end,
+            end),
         })
         for _ = 1, 2 do
             local disposed, err = workspace:dispose()

@@ -70,6 +70,18 @@ function scratch.is_alive(pid)
     return status ~= nil and status:match("^%d+ %(.*%) (%a)") ~= "Z"
 end
 
+--- Whether a process runs that has the word among its arguments.
+---@return boolean
+function scratch.is_running(word)
+    for _, pid in ipairs(scratch.list("/proc")) do
+        local command = pid:match("^%d+$") and scratch.read(("/proc/%s/cmdline"):format(pid))
+        if command and ("\0" .. command):find("\0" .. word .. "\0", 1, true) then
+            return true
+        end
+    end
+    return false
+end
+
 local GIT = "git -c user.name=Spec -c user.email=spec@example.com -c init.defaultBranch=main"
     .. " -c commit.gpgSign=false -c tag.gpgSign=false"
 

@@ -33,9 +33,10 @@ local sandbox = {}
 ---| "file_not_found" # SandboxError
 ---| "file_too_large" # SandboxError
 ---| "gc_failed" # SandboxError: `count` tells how many workspaces went all the same
----| "gone" # SandboxError: the folder or the supervisor of the workspace no longer exists
+---| "gone" # SandboxError: the folder, supervisor, container or pod of the workspace no longer exists
 ---| "invalid_request" # SandboxError: a malformed URL or header field
 ---| "kill_failed" # SandboxError: what the workspace ran may still run; disposing again can't change that
+---| "no_shell" # SandboxError: the image has no `sh`, or no GNU `timeout`
 ---| "no_space" # SandboxError
 ---| "no_workspace" # SandboxError: the run has none
 ---| "not_a_file" # SandboxError
@@ -122,7 +123,8 @@ local Workspace = {}
 ---@param given? chamvi.ExecOptions
 ---@return chamvi.ExecResult|nil
 ---@return chamvi.Error? err ValidationError for argv, cwd, timeout_ms, stdin; SandboxError `aborted`, `disposed`,
----   `gone`, `cwd_not_found`, `transport_lost` (the outcome is unknown; `err.partial` has the output so far)
+---   `gone`, `cwd_not_found`, `outside_workspace` (a link in cwd leads out), `start_failed`, `no_shell`,
+---   `transport_lost` (the outcome is unknown; `err.partial` has the output so far)
 function Workspace:exec(argv, given) end
 
 --- Reads a whole file. Links are followed as long as they stay inside the workspace.
@@ -161,6 +163,12 @@ function Workspace:dispose() end
 ---@return chamvi.Error? err ValidationError `invalid_repo`, `invalid_ref`, `invalid_input`; SandboxError
 ---   `checkout_failed` with git's stderr in `detail`, or what `exec` returned
 function sandbox.prepare_workspace(workspace, input) end
+
+--- A workspace on a transport. Contacts nothing. Where the transport runs programs there must be `sh`, GNU coreutils
+--- and the folder /workspace.
+---@param given chamvi.RemoteOptions a wrong or unknown one raises an InvalidAgentDefinitionError
+---@return chamvi.Workspace
+function sandbox.create_remote_workspace(given) end
 
 ---@class chamvi.Signal
 ---@field aborted boolean

@@ -59,6 +59,12 @@ function options.absolute_path(value)
     end
 end
 
+function options.table(value)
+    if type(value) ~= "table" then
+        return must_be("a table", value)
+    end
+end
+
 function options.callable(value)
     if not is_callable(value) then
         return must_be("a function", value)
@@ -92,6 +98,16 @@ end
 function options.provider(value)
     if type(value) ~= "table" or not is_callable(value.create) or not is_callable(value.collect_garbage) then
         return must_be("a provider, a table with the functions `create` and `collect_garbage`", value)
+    end
+end
+
+function options.transport(value)
+    local exec, alive, remove
+    if type(value) == "table" then
+        exec, alive, remove = value.exec, value.alive, value.remove
+    end
+    if not is_callable(exec) or not is_callable(remove) or alive ~= nil and not is_callable(alive) then
+        return must_be("a transport, a table with the functions `exec`, `remove` and, if at all, `alive`", value)
     end
 end
 

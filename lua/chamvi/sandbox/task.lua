@@ -147,6 +147,13 @@ function task.aborted(signal)
     return abort_error(message, reason)
 end
 
+--- The error of a call whose `on_output` failed.
+---@param cause any what it raised
+---@return chamvi.Error
+function task.output_failed(cause)
+    return abort_error("on_output failed: " .. printed(cause), cause)
+end
+
 --- Waits for an operation of the core.
 ---@param watch? { signal?: chamvi.Signal, on_output?: function } what aborts it, and who gets its output
 ---@param id integer|nil what the core returned: an id, or nil, code, message, detail
@@ -170,7 +177,7 @@ function task.complete(watch, id, code, message, detail)
         elseif not broken then
             local ok, cause = callback.call("on_output", on_output, ...)
             if not ok then
-                broken = abort_error("on_output failed: " .. printed(cause), cause)
+                broken = task.output_failed(cause)
                 abort(broken.message)
             end
         end
