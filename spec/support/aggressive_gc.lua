@@ -17,14 +17,14 @@ if jit then
         collectgarbage("setstepmul", 0) -- no limit: a step is a whole collection
     end
     function set_usual()
-        collectgarbage("setstepmul", 400)
+        collectgarbage("setstepmul", 200)
     end
 else
     function set_all()
         collectgarbage("incremental", 0, 400, 40) -- a step is 2^40 bytes, so a whole collection
     end
     function set_usual()
-        collectgarbage("incremental", 0, 400, 10)
+        collectgarbage("incremental", 0, 200, 10)
     end
 end
 collectgarbage("setpause", 0)

@@ -31,7 +31,8 @@ end
 
 local TYPES = files("types", "*.lua")
 
-describe("the definitions", function()
+-- Much plain Lua, which no sanitizer looks into.
+describe("the definitions #unsanitized", function()
     local place = support.place({ teardown = teardown, before_each = before_each, after_each = after_each })
     local declared = definitions.read(TYPES)
 
