@@ -1,4 +1,5 @@
--- Runs out of descriptors, of processes or of the size that files may have, and prints a line for each thing that it tries then.
+-- Runs out of descriptors, of processes or of the size that files may have, and prints a line for each thing that it
+-- tries then.
 --
 --   limits_program.lua folder descriptors
 --   limits_program.lua folder processes       as a user who has no other process
