@@ -104,36 +104,36 @@ local function environment(...)
 end
 
 -- Has the container of a create that failed go, if there is one. When the answer to the request for it was lost, it may
--- still come, and is looked for a while. Returns the last error when it may be left.
-local function try_to_remove(transport, signal)
-    local err
+-- still come, and is looked for a while. Keeps in `last.err` why it may be left.
+local function try_to_remove(transport, signal, last)
     for try = 1, CLEAN_UP_TRIES do
-        local removed, found
-        removed, err, found = transport:remove(signal)
-        if removed and (found or transport.created) or signal.aborted then
-            break
+        local removed, err, found = transport:remove(signal)
+        if signal.aborted then
+            return
+        end
+        last.err = err
+        if removed and (found or transport.created) then
+            return
         end
         if try < CLEAN_UP_TRIES then
             task.pause(CLEAN_UP_PAUSE_MS)
         end
     end
-    return err
 end
 
 local function clean_up(self, transport)
     if transport.created == false then
         return
     end
-    local ok, err = at_most(limits.CLEAN_UP, function(signal)
-        return try_to_remove(transport, signal)
+    local last = { err = errors.sandbox("timed_out", "the engine does not answer") }
+    at_most(limits.CLEAN_UP, function(signal)
+        try_to_remove(transport, signal, last)
     end)
-    if not ok then
-        err = err or errors.sandbox("timed_out", "the engine does not answer")
-    end
-    if err then
+    if last.err then
         local message = "the container %s of a create that failed may be left: %s"
-        self.on_error(errors.sandbox("remove_failed", message:format(transport.name, errors.is_error(err) and err.message
-            or tostring(err)), { cause = err }))
+        self.on_error(errors.sandbox("remove_failed", message:format(transport.name, last.err.message), {
+            cause = last.err,
+        }))
     end
 end
 
@@ -168,6 +168,7 @@ local function fill(self, transport, given, info, id)
         local prepared
         prepared, err = prepare_workspace(workspace, { repo = given.repo, ref = given.ref, signal = given.signal })
         if not prepared then
+            workspace:dispose() -- so that it reports nothing of its own; what that leaves is cleaned up
             return nil, err
         end
         info.commit = prepared.commit

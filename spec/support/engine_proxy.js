@@ -147,7 +147,7 @@ function relay(request, socket, head, rule) {
     }
   });
   socket.on('drain', () => upstream.resume());
-  upstream.on('end', () => socket.end());
+  upstream.on('end', () => rule.act === 'mute' || socket.end());
   socket.on('error', cut);
   socket.on('close', cut);
   upstream.on('error', cut);

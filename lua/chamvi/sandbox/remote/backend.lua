@@ -42,7 +42,7 @@ end
 local function kill(self, targets)
     task.start(function()
         local killed, err = transports.run_quietly(self.transport, wrapper.kill(targets), KILL_TIMEOUT_MS)
-        if not killed and not self.closed then
+        if not killed and not self.closed and err.code ~= "gone" then
             report(("a command of the workspace %s may still run: %s"):format(self.id, err.message))
         end
     end)
@@ -104,7 +104,7 @@ local function new_result(outcome, stdout, stderr, duration_ms)
     local exit = outcome.exit
     local signaled = exit.term_signal ~= nil
     return {
-        status = exit.timed_out and "timed_out" or signaled and "signaled" or "exited",
+        status = exit.timed_out and "timed_out" or exit.oom_killed and "oom_killed" or signaled and "signaled" or "exited",
         exit_code = exit.timed_out and 124 or compat.integer(exit.code),
         term_signal = signaled and compat.integer(exit.term_signal) or nil,
         stdout = stdout.collector:text(),
