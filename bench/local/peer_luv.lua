@@ -4,20 +4,23 @@
 local uv = require "luv"
 local participant = require "participant"
 
-participant.serve(function(argv, bytes)
+-- Starts a command. `pending` of what it returns is 0 once it has ended; then `failure` is nil when all went well,
+-- and `got` is how much it printed.
+local function start(argv)
     local args = {}
     for i = 2, #argv do
         args[i - 1] = argv[i]
     end
     local out, err = uv.new_pipe(false), uv.new_pipe(false)
-    local pending, got = 3, 0
-    local exit_code, exit_signal, failure
+    local run = { pending = 3, got = 0 }
 
     local process, spawn_failure
     process, spawn_failure = uv.spawn(argv[1], { args = args, stdio = { nil, out, err } }, function(code, signal)
-        exit_code, exit_signal = code, signal
+        if code ~= 0 or signal ~= 0 then
+            run.failure = run.failure or string.format("%s: exit code %d, signal %d", argv[1], code, signal)
+        end
         process:close()
-        pending = pending - 1
+        run.pending = run.pending - 1
     end)
     if not process then
         out:close()
@@ -27,24 +30,45 @@ participant.serve(function(argv, bytes)
     end
     local function reader(pipe, count)
         return function(read_failure, chunk)
-            failure = failure or read_failure
+            run.failure = run.failure or read_failure
             if chunk then
                 if count then
-                    got = got + #chunk
+                    run.got = run.got + #chunk
                 end
             else
                 pipe:close()
-                pending = pending - 1
+                run.pending = run.pending - 1
             end
         end
     end
     out:read_start(reader(out, true))
     err:read_start(reader(err, false))
-    while pending > 0 do
+    return run
+end
+
+-- Waits for the end of a run and returns the bytes that it lacks.
+local function finish(run, bytes)
+    while run.pending > 0 do
         uv.run "once"
     end
-    if failure or exit_code ~= 0 or exit_signal ~= 0 then
-        error(failure or string.format("%s: exit code %d, signal %d", argv[1], exit_code, exit_signal), 0)
+    if run.failure then
+        error(run.failure, 0)
     end
-    return bytes - got
-end)
+    return bytes - run.got
+end
+
+participant.serve {
+    exec = participant.each(function(argv, bytes)
+        return finish(start(argv), bytes)
+    end),
+    together = participant.whole(function(count, bytes, argv)
+        local runs, missing = {}, 0
+        for i = 1, count do
+            runs[i] = start(argv)
+        end
+        for _, run in ipairs(runs) do
+            missing = missing + finish(run, bytes)
+        end
+        return missing
+    end),
+}

@@ -10,6 +10,7 @@ const readline = require('node:readline');
 const env = { ...process.env };
 const options = { stdio: ['ignore', 'pipe', 'pipe'], env };
 
+// Runs a command and calls done(failure) or done(undefined, missing bytes).
 function runOnce(argv, bytes, done) {
     let got = 0;
     let failure;
@@ -30,28 +31,55 @@ function runOnce(argv, bytes, done) {
     });
 }
 
-function serve(line) {
-    const [, count, bytes, ...argv] = line.split(' ');
+// One after the other, each timed.
+function exec(count, bytes, argv, done) {
     const latencies = [];
     let missing = 0;
     const next = () => {
         const start = process.hrtime.bigint();
-        runOnce(argv, Number(bytes), (failure, lost) => {
+        runOnce(argv, bytes, (failure, lost) => {
             const latency = process.hrtime.bigint() - start;
             if (failure) {
-                process.stdout.write(`error ${failure}\n`);
+                done(failure);
                 return;
             }
             missing += lost;
             latencies.push(latency);
-            if (latencies.length < Number(count)) {
+            if (latencies.length < count) {
                 next();
             } else {
-                process.stdout.write(`${missing} ${latencies.join(' ')}\n`);
+                done(undefined, missing, latencies);
             }
         });
     };
     next();
+}
+
+// All at once, timed as a whole.
+function together(count, bytes, argv, done) {
+    const start = process.hrtime.bigint();
+    let left = count;
+    let missing = 0;
+    let firstFailure;
+    for (let i = 0; i < count; i++) {
+        runOnce(argv, bytes, (failure, lost) => {
+            firstFailure = firstFailure || failure;
+            missing += lost || 0;
+            left--;
+            if (left === 0) {
+                done(firstFailure, missing, [process.hrtime.bigint() - start]);
+            }
+        });
+    }
+}
+
+const verbs = { exec, together };
+
+function serve(line) {
+    const [verb, count, bytes, ...argv] = line.split(' ');
+    verbs[verb](Number(count), Number(bytes), argv, (failure, missing, latencies) => {
+        process.stdout.write(failure ? `error ${failure}\n` : `${missing} ${latencies.join(' ')}\n`);
+    });
 }
 
 readline.createInterface({ input: process.stdin }).on('line', serve);

@@ -1,198 +1,305 @@
---- Turns the samples of bench/local/run into tables, verdicts and JSON.
+--- Turns what bench/local/run has measured into tables, verdicts, Markdown and JSON.
 --
--- usage: report.lua DIR [--json FILE] [--strict]
---
--- DIR holds one file for each series and participant, `SERIES.PARTICIPANT`, whose lines are a round,
--- the missing bytes and the latencies in nanoseconds; `failures`, lines of participant and reason; and
--- `memory`, lines of series, moment, participant, process and peak KiB.
+-- usage: report.lua DIR [--markdown FILE] [--json FILE] [--strict]
 
+local bars = require "bars"
+local figures = require "figures"
 local json = require "json"
-local stats = require "stats"
+local samples = require "samples"
+local series = require "series"
+local tables = require "tables"
 
-local PARTICIPANTS = {
-    { "cat", "pipe into cat" },
-    { "bare", "bare C loop" },
-    { "chamvi-lua5.4", "chamvi, Lua 5.4" },
-    { "chamvi-luajit", "chamvi, LuaJIT" },
-    { "luv-lua5.4", "luv, Lua 5.4" },
-    { "luv-luajit", "luv, LuaJIT" },
-    { "node", "Node child_process" },
-}
-
--- `reference` is what ratios are to, `bar` the highest ratio allowed.
-local SERIES = {
-    { name = "true", title = "exec of `true`", reference = "bare", bar = 1.15, ahead_of_luv = true },
-    { name = "bulk-head", title = "1 GiB of output by head -c", reference = "cat", bar = 1.1, lossless = true },
-    { name = "bulk-dd", title = "1 GiB of output by dd bs=64k", reference = "cat", bar = 1.1, lossless = true },
-    { name = "pinned-head", title = "the same by head -c, on one CPU", reference = "cat", bar = 1.1, lossless = true },
-    { name = "pinned-dd", title = "the same by dd bs=64k, on one CPU", reference = "cat", bar = 1.1, lossless = true },
-    { name = "burst", title = "61,000 bytes in one write, then exit", reference = "bare", lossless = true },
-}
-
-local ABIS = { "lua5.4", "luajit" }
-
-local LABELS = {}
-for _, participant in ipairs(PARTICIPANTS) do
-    LABELS[participant[1]] = participant[2]
+local function milliseconds(nanoseconds)
+    return ("%.3f"):format(nanoseconds / 1e6)
 end
 
----@class Samples
----@field all number[] every latency, in nanoseconds
----@field rounds table<integer, number> the median latency of each round
----@field lost integer missing bytes
-
----@param path string
----@return Samples? nil where there is no such file
-local function read_samples(path)
-    local file = io.open(path)
-    if not file then
-        return nil
-    end
-    local samples = { all = {}, rounds = {}, lost = 0 }
-    local by_round = {}
-    for line in file:lines() do
-        local round, lost, latencies = line:match "^(%d+) (%-?%d+) (.*)$"
-        round = tonumber(round)
-        by_round[round] = by_round[round] or {}
-        samples.lost = samples.lost + tonumber(lost)
-        for latency in latencies:gmatch "%d+" do
-            table.insert(by_round[round], tonumber(latency))
-            table.insert(samples.all, tonumber(latency))
-        end
-    end
-    file:close()
-    for round, latencies in pairs(by_round) do
-        samples.rounds[round] = stats.median(latencies)
-    end
-    return samples
+local function number_or_dash(format, value)
+    return value and format:format(value) or "-"
 end
 
---- The ratio of two participants: one ratio of medians for each round that both took part in, so that
---- what slows the machine for a while slows both sides of it.
----@param samples Samples?
----@param reference Samples?
----@return { median: number, q1: number, q3: number }?
-local function ratio(samples, reference)
-    local ratios = {}
-    if samples and reference then
-        for round, median in pairs(samples.rounds) do
-            if reference.rounds[round] then
-                ratios[#ratios + 1] = median / reference.rounds[round]
-            end
-        end
+local function quartiles(ratio)
+    return ratio and ratio.q1 and ("%.3f..%.3f"):format(ratio.q1, ratio.q3) or "-"
+end
+
+local function verdict(bar)
+    if bar.pass == nil then
+        return "NOT MEASURED"
+    elseif bar.bar == "-" then
+        return "-"
     end
-    if #ratios == 0 then
-        return nil
+    return bar.pass and "pass" or "MISS"
+end
+
+---@param judged bench.Bar[]
+---@return bench.Table
+local function bars_table(judged)
+    local rows = {}
+    for i, bar in ipairs(judged) do
+        rows[i] = {
+            bar.what,
+            bar.bar,
+            bar.who,
+            bar.ours,
+            bar.peer,
+            number_or_dash("%.3f", bar.ratio and bar.ratio.median),
+            quartiles(bar.ratio),
+            number_or_dash("%d", bar.rounds),
+            verdict(bar),
+        }
     end
     return {
-        median = stats.median(ratios),
-        q1 = stats.quantile(ratios, 0.25),
-        q3 = stats.quantile(ratios, 0.75),
+        title = "Measures and bars",
+        note = "Ratios are of times, ours to the peer's: below 1 is faster. That of memory is of memory.",
+        header = { "measure", "bar", "who", "ours", "peer", "ratio", "quartiles", "rounds", "verdict" },
+        rows = rows,
     }
 end
 
-local function read_lines(path, pattern)
-    local records = {}
-    for line in io.lines(path) do
-        records[#records + 1] = { line:match(pattern) }
-    end
-    return records
-end
-
-local function printf(format, ...)
-    print(string.format(format, ...))
-end
-
----@param series table an element of SERIES
----@param measured table<string, Samples>
----@return table[] rows for the JSON report
-local function print_series(series, measured)
-    local rows = {}
-    printf("\n%s; ratio to: %s", series.title, LABELS[series.reference])
-    printf("%-20s %9s %9s %9s %7s  %-13s %10s %7s", "", "p50 ms", "p99 ms", "max ms", "ratio", "quartiles",
-        "lost bytes", "execs")
-    for _, participant in ipairs(PARTICIPANTS) do
-        local name = participant[1]
-        local samples = measured[name]
-        if samples then
-            local row = {
-                participant = name,
-                p50_ns = stats.median(samples.all),
-                p99_ns = stats.quantile(samples.all, 0.99),
-                max_ns = stats.quantile(samples.all, 1),
-                ratio = ratio(samples, measured[series.reference]),
-                lost_bytes = name ~= "cat" and samples.lost or nil,
-                execs = #samples.all,
-            }
-            rows[#rows + 1] = row
-            printf("%-20s %9.3f %9.3f %9.3f %7s  %-13s %10s %7d", LABELS[name], row.p50_ns / 1e6, row.p99_ns / 1e6,
-                row.max_ns / 1e6, row.ratio and string.format("%.3f", row.ratio.median) or "-",
-                row.ratio and string.format("%.3f..%.3f", row.ratio.q1, row.ratio.q3) or "-",
-                row.lost_bytes and string.format("%d", row.lost_bytes) or "-", row.execs)
+-- What a sample gives besides its time: a header, and its text for a latency.
+local function rate_of(given)
+    if given.bytes then
+        return "MiB/s", function(p50)
+            return ("%.0f"):format(given.bytes / 2 ^ 20 / (p50 / 1e9))
+        end
+    elseif given.count then
+        return "per second", function(p50)
+            return ("%.0f"):format(given.count / (p50 / 1e9))
         end
     end
-    return rows
 end
 
---- The bars of a series for one Lua: `value` is nil where it was not measured.
----@param series table an element of SERIES
----@param measured table<string, Samples>
----@param abi string
----@return table[]
-local function check(series, measured, abi)
-    local bars = {}
-    local chamvi = measured["chamvi-" .. abi]
-    local function add(what, value, pass)
-        bars[#bars + 1] = { series = series.name, abi = abi, what = what, value = value, pass = value and pass(value) }
+---@param given bench.Series
+---@param measured table<string, bench.Samples>
+---@return bench.Table? table_, table[] rows for the JSON report
+local function series_table(given, measured)
+    local rows, records = {}, {}
+    local rate_header, rate = rate_of(given)
+    for _, participant in ipairs(series.PARTICIPANTS) do
+        local name, label = participant[1], participant[2]
+        local found = measured[name]
+        if found then
+            local ratio = samples.ratio(found, measured[given.reference])
+            local lost = name ~= "cat" and found.lost or nil
+            local row = { label, milliseconds(found.p50), milliseconds(found.p99), milliseconds(found.max) }
+            if rate then
+                row[#row + 1] = rate(found.p50)
+            end
+            row[#row + 1] = number_or_dash("%.3f", ratio and ratio.median)
+            row[#row + 1] = quartiles(ratio)
+            row[#row + 1] = ("%d"):format(found.rounds)
+            row[#row + 1] = ("%d"):format(found.count)
+            if given.lossless then
+                row[#row + 1] = number_or_dash("%d", lost)
+            end
+            rows[#rows + 1] = row
+            records[#records + 1] = {
+                participant = name,
+                p50_ns = found.p50,
+                p99_ns = found.p99,
+                max_ns = found.max,
+                ratio = ratio,
+                rounds = found.rounds,
+                samples = found.count,
+                lost_bytes = lost,
+            }
+        end
     end
-    if series.bar then
-        local found = ratio(chamvi, measured[series.reference])
-        add(string.format("at most %.2fx of %s", series.bar, LABELS[series.reference]), found and found.median,
-            function(value) return value <= series.bar end)
+    if #rows == 0 then
+        return nil, records
     end
-    if series.ahead_of_luv then
-        local found = ratio(chamvi, measured["luv-" .. abi])
-        add("ahead of luv", found and found.median, function(value) return value < 1 end)
+    local header = { "", "p50 ms", "p99 ms", "max ms" }
+    header[#header + 1] = rate_header
+    for _, column in ipairs { "ratio", "quartiles", "rounds", "samples" } do
+        header[#header + 1] = column
     end
-    if series.lossless then
-        add("no byte lost", chamvi and chamvi.lost, function(value) return value == 0 end)
-    end
-    return bars
+    header[#header + 1] = given.lossless and "lost bytes" or nil
+    local title = ("%s; ratio to: %s"):format(given.title, series.LABELS[given.reference])
+    return { title = title, header = header, rows = rows }, records
 end
 
----@param records string[][] lines of the file `memory`
----@return table[]? rows for the JSON report
-local function print_memory(records)
-    if #records == 0 then
+---@param run bench.Run
+---@param variant { bytes: integer, by_participant: table<string, bench.Flight> }
+---@return bench.Table?
+local function flight_table(run, variant)
+    local rows = {}
+    for _, participant in ipairs(series.PARTICIPANTS) do
+        local found = variant.by_participant[participant[1]]
+        local keeps = participant[1]:find "^chamvi"
+        if found then
+            rows[#rows + 1] = {
+                participant[2],
+                ("%d"):format(found.failed),
+                ("%.3f"):format(found.descriptors),
+                number_or_dash("%.1f", found.rss_kib),
+                number_or_dash("%.1f", keeps and found.rss_kib and found.rss_kib - variant.bytes / 1024),
+                number_or_dash("%.1f", found.below_kib),
+                ("%d"):format(found.rounds),
+            }
+        end
+    end
+    if #rows == 0 then
         return nil
     end
+    return {
+        title = ("%s execs in flight at once, each has printed %s bytes"):format(
+            series.number(run.amounts.in_flight), series.number(variant.bytes)),
+        note = ("For each: descriptors and memory (RSS) that the host program got more, and memory (PSS) that guards "
+            .. "and supervisors got more. chamvi has them over %d workspaces and keeps their output; the peers drop it."
+        ):format(run.amounts.flight_workspaces),
+        header = {
+            "", "failed", "descriptors", "host KiB", "beyond output", "supervisors KiB", "rounds",
+        },
+        rows = rows,
+    }
+end
+
+---@param run bench.Run
+---@return bench.Table?
+local function idle_table(run)
+    local rows = {}
+    for _, abi in ipairs(series.ABIS) do
+        local name = "chamvi-" .. abi
+        local found = run.idle[name]
+        if found then
+            rows[#rows + 1] = {
+                series.LABELS[name],
+                ("%d"):format(found.processes),
+                ("%.3f"):format(found.host_ms),
+                ("%.3f"):format(found.below_ms),
+                ("%.4f"):format(found.cpu_percent),
+                ("%.2f"):format(found.descriptors),
+                number_or_dash("%.1f", found.host_kib),
+                number_or_dash("%.1f", found.below_kib),
+                ("%.2f"):format(found.live_seconds),
+                ("%.2f"):format(found.release_seconds),
+            }
+        end
+    end
+    if #rows == 0 then
+        return nil
+    end
+    return {
+        title = ("An idle host with %s live workspaces, for %d seconds"):format(
+            series.number(run.amounts.live_workspaces), run.amounts.idle_seconds),
+        note = ("From %d seconds after the last was acquired: processor time of the host program and of all guards and "
+            .. "supervisors together. For each workspace: descriptors and memory (RSS) of the host program, and memory "
+            .. "(PSS) of its guard and supervisor, without what the kernel keeps for them."
+        ):format(run.amounts.calm_seconds),
+        header = {
+            "", "processes", "host ms", "others ms", "% of a CPU", "descriptors", "host KiB", "others KiB",
+            "acquired in s", "released in s",
+        },
+        rows = rows,
+    }
+end
+
+---@param run bench.Run
+---@return bench.Table?
+local function memory_table(run)
     local peaks, order = {}, {}
-    for _, record in ipairs(records) do
-        local series, moment, name, process, kib = table.unpack(record)
-        local key = string.format("%-6s  %s, %s", series, LABELS[name], process)
+    for _, record in ipairs(run.memory) do
+        local name, moment, participant, process, kib = table.unpack(record)
+        local key = ("%s: %s, %s"):format(name, series.LABELS[participant], process)
         if not peaks[key] then
             order[#order + 1] = key
-            peaks[key] = { series = series, participant = name, process = process }
+            peaks[key] = {}
         end
-        peaks[key][moment .. "_kib"] = tonumber(kib)
+        peaks[key][moment] = kib
     end
-    printf "\npeak resident memory over the 1 GiB series, KiB"
-    printf("%-40s %9s %9s", "", "before", "after")
+    if #order == 0 then
+        return nil
+    end
     local rows = {}
     for i, key in ipairs(order) do
-        rows[i] = peaks[key]
-        printf("%-40s %9s %9s", key, tostring(peaks[key].before_kib or "-"), tostring(peaks[key].after_kib or "-"))
+        rows[i] = { key, peaks[key].before or "-", peaks[key].after or "-" }
     end
-    return rows
+    return {
+        title = "Peak resident memory over the series of large output, KiB",
+        header = { "", "before", "after" },
+        rows = rows,
+    }
+end
+
+---@param run bench.Run
+---@return bench.Table[] all, table<string, table[]> records by series, for the JSON report
+local function measure_tables(run)
+    local all, records = {}, {}
+    for _, given in ipairs(run.series) do
+        local drawn, of_series = series_table(given, run.measured[given.name])
+        if drawn then
+            all[#all + 1] = drawn
+            records[given.name] = of_series
+        end
+    end
+    for _, variant in ipairs(run.flight) do
+        all[#all + 1] = flight_table(run, variant)
+    end
+    all[#all + 1] = idle_table(run)
+    all[#all + 1] = memory_table(run)
+    return all, records
+end
+
+-- What was not measured, and what failed: a line each.
+local function remarks(run)
+    local lines = {}
+    if run.amounts.quick == 1 then
+        lines[1] = "A quick run: it shows that the benchmarks work, its figures mean nothing."
+    end
+    for _, record in ipairs(run.missing) do
+        lines[#lines + 1] = ("NOT MEASURED: %s, %s."):format(series.LABELS[record[1]], record[2])
+    end
+    for _, record in ipairs(run.failures) do
+        lines[#lines + 1] = ("FAILED: %s: %s"):format(series.LABELS[record[1]] or record[1], record[2])
+    end
+    return lines
+end
+
+local function print_report(run, all)
+    for _, fact in ipairs(run.machine) do
+        print(fact[1] .. ": " .. fact[2])
+    end
+    for _, drawn in ipairs(all) do
+        print("\n" .. tables.text(drawn))
+    end
+    print ""
+    for _, line in ipairs(remarks(run)) do
+        print(line)
+    end
+end
+
+local function markdown(run, all)
+    local lines = {
+        "# Benchmarks",
+        "",
+        "Local workspaces beside their peers. Written by `bench/local/run`; `bench/README.md` says how it measures. "
+            .. "What counts is the ratio: a median over the rounds of one run, in each of which both sides took part.",
+        "",
+    }
+    for _, fact in ipairs(run.machine) do
+        lines[#lines + 1] = ("- %s: %s"):format(fact[1], fact[2])
+    end
+    for _, line in ipairs(remarks(run)) do
+        lines[#lines + 1] = "\n" .. line
+    end
+    for _, drawn in ipairs(all) do
+        lines[#lines + 1] = "\n" .. tables.markdown(drawn)
+    end
+    return table.concat(lines, "\n") .. "\n"
+end
+
+local function write(path, text)
+    local file = assert(io.open(path, "w"))
+    assert(file:write(text))
+    assert(file:close())
 end
 
 local function parse_arguments(words)
     local options = { dir = words[1] }
     local i = 2
     while words[i] do
-        if words[i] == "--json" then
+        if words[i] == "--json" or words[i] == "--markdown" then
+            options[words[i]:sub(3)] = assert(words[i + 1], words[i] .. " needs a file")
             i = i + 1
-            options.json = assert(words[i], "--json needs a file")
         elseif words[i] == "--strict" then
             options.strict = true
         else
@@ -203,45 +310,32 @@ local function parse_arguments(words)
     return options
 end
 
+---@return integer exit code
 local function main(options)
-    local report = { series = {}, bars = {} }
-    local missed = false
-    for _, series in ipairs(SERIES) do
-        local measured = {}
-        for _, participant in ipairs(PARTICIPANTS) do
-            measured[participant[1]] = read_samples(options.dir .. "/" .. series.name .. "." .. participant[1])
-        end
-        if next(measured) then
-            report.series[series.name] = print_series(series, measured)
-            for _, abi in ipairs(ABIS) do
-                for _, bar in ipairs(check(series, measured, abi)) do
-                    table.insert(report.bars, bar)
-                end
-            end
-        end
-    end
-    report.memory = print_memory(read_lines(options.dir .. "/memory", "^(%S+) (%S+) (%S+) (%S+) (%d+)$"))
+    local run = figures.read(options.dir)
+    local judged = bars.judge(run)
+    local measures, records = measure_tables(run)
+    local verdicts = bars_table(judged)
 
-    print ""
-    for _, bar in ipairs(report.bars) do
-        local verdict = bar.value == nil and "NOT MEASURED" or bar.pass and "PASS" or "MISS"
-        missed = missed or not bar.pass
-        printf("%-12s %-11s chamvi, %-7s %-35s %s", verdict, bar.series, bar.abi, bar.what,
-            bar.value and string.format(math.type(bar.value) == "integer" and "%d" or "%.3f", bar.value) or "")
+    local printed = { table.unpack(measures) }
+    table.insert(printed, verdicts)
+    print_report(run, printed)
+    if options.markdown then
+        table.insert(measures, 1, verdicts)
+        write(options.markdown, markdown(run, measures))
     end
-    local failures = read_lines(options.dir .. "/failures", "^(%S+) (.*)$")
-    for _, failure in ipairs(failures) do
-        printf("%-12s %s: %s", "FAILED", LABELS[failure[1]], failure[2])
-        report.failures = report.failures or {}
-        report.failures[failure[1]] = failure[2]
-    end
-
     if options.json then
-        local file = assert(io.open(options.json, "w"))
-        assert(file:write(json.encode(report), "\n"))
-        assert(file:close())
+        write(options.json, json.encode {
+            series = records, bars = judged, flight = run.flight, idle = run.idle, rules = run.rules,
+            failures = run.failures, missing = run.missing,
+        } .. "\n")
     end
-    if report.failures then
+
+    local missed = false
+    for _, bar in ipairs(judged) do
+        missed = missed or not bar.pass
+    end
+    if #run.failures > 0 then
         return 1
     end
     return options.strict and missed and 2 or 0

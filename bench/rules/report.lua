@@ -1,6 +1,6 @@
 --- Turns the samples of bench/rules/run into a table, verdicts and JSON.
 --
--- usage: report.lua DIR [--json FILE] [--strict]
+-- usage: report.lua DIR [--json FILE] [--slowest FILE] [--strict]
 --
 -- DIR holds a file for each participant, whose lines are a rule, a tab and its calls per second in one round.
 
@@ -62,12 +62,31 @@ local function print_rows(rows)
     end
 end
 
-local dir, json_path, strict = arg[1], nil, false
+-- Writes the slowest rule of each participant: a line of participant, calls per second and rule.
+local function write_slowest(path, rows)
+    local file = assert(io.open(path, "w"))
+    for _, participant in ipairs(PARTICIPANTS) do
+        local slowest
+        for _, row in ipairs(rows) do
+            local calls = row.calls_per_second[participant]
+            if calls and not (slowest and slowest.calls_per_second[participant] <= calls) then
+                slowest = row
+            end
+        end
+        file:write(string.format("%s %.0f %s\n", participant, slowest.calls_per_second[participant], slowest.rule))
+    end
+    file:close()
+end
+
+local dir, json_path, slowest_path, strict = arg[1], nil, nil, false
 local index = 2
 while arg[index] do
     if arg[index] == "--json" then
         index = index + 1
         json_path = assert(arg[index], "--json needs a file")
+    elseif arg[index] == "--slowest" then
+        index = index + 1
+        slowest_path = assert(arg[index], "--slowest needs a file")
     elseif arg[index] == "--strict" then
         strict = true
     else
@@ -84,6 +103,9 @@ for _, row in ipairs(rows) do
 end
 print(string.format("\nbar: at least %.0f million calls a second each: %s", BAR / 1e6,
     missed == 0 and "pass" or missed .. " missed"))
+if slowest_path then
+    write_slowest(slowest_path, rows)
+end
 if json_path then
     local file = assert(io.open(json_path, "w"))
     file:write(json.encode({ bar = BAR, rules = rows }), "\n")

@@ -62,7 +62,7 @@ end
 --- Kills what runs in the workspace and deletes all that it stored.
 ---@param root string
 ---@param id string
----@param handle? integer of its supervisor, good for one call; nil: it is lost, a new one does it
+---@param handle? integer of its supervisor, good for one call; nil, or when that one can't: a new one does it
 ---@return true|nil
 ---@return chamvi.Error? err `record_locked` when another process is at it
 function folders.remove(root, id, handle)
@@ -73,7 +73,8 @@ function folders.remove(root, id, handle)
     if handle then
         local removed
         removed, err = task.complete(nil, core:remove(handle))
-        if removed or err.code ~= "transport_lost" then
+        -- Commands can take a supervisor's limits from it: what it can't delete a new one may.
+        if removed or err.code ~= "transport_lost" and err.code ~= "remove_failed" then
             return removed, err
         end
     end

@@ -13,20 +13,26 @@ local CAP = 2
 local LIFETIME_MS = 60000
 
 -- What may come of an operation while others do theirs; anything else is a fault.
-local ENDED = { "disposed", "gone", "transport_lost" } -- of what is done in a workspace
 local ALLOWED = {
     acquire = { "aborted", "released", "cap_reached", "ref_conflict", "checkout_failed" },
     get = { "workspace_not_found", "workspace_expired", "gone", "no_workspace", "workspace_required" },
     release = { "workspace_not_found" },
     release_run = {},
     collect = {},
-    exec = ENDED,
-    kill = ENDED,
+    exec = { "disposed", "gone", "transport_lost" },
     dispose = {},
 }
 
+-- Kills the supervisor, the parent of a command, if it still is that: a child of a child of this program. Else the
+-- command's parent is the guard or whoever takes in orphans.
+local KILL = ([[
+    guard=$(cut -d' ' -f4 /proc/$PPID/stat) && host=$(cut -d' ' -f4 /proc/$guard/stat) &&
+        [ "$host" = %d ] && kill -KILL $PPID
+]]):format(scratch.pid())
+
 local WEIGHTS = {
-    acquire = 8, get = 3, exec = 4, kill = 1, dispose = 1, release = 2, release_run = 1, expire = 1, collect = 1,
+    acquire = 8, get = 3, exec = 4, kill = 1, lose = 1, dispose = 1, release = 2, release_run = 1, expire = 1,
+    collect = 1,
 }
 
 describe("a manager over local workspaces", function()
@@ -138,7 +144,15 @@ describe("a manager over local workspaces", function()
             function kinds.kill()
                 local workspace = recent()
                 if workspace then
-                    check("kill", workspace:exec({ "sh", "-c", "kill -9 $PPID" }))
+                    check("exec", workspace:exec({ "sh", "-c", KILL }))
+                end
+            end
+
+            function kinds.lose()
+                local workspace = recent()
+                if workspace then
+                    scratch.remove(place.path(workspace))
+                    check("exec", workspace:exec({ "true" }))
                 end
             end
 

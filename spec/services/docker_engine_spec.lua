@@ -95,6 +95,25 @@ for _, service in ipairs({ "docker", "docker-tls", "podman" }) do
             assert.is_nil(engine:state(id))
         end)
 
+        with_engine("has a network from which containers find this machine at the gateway", function()
+            local folder = scratch.folder()
+            local repository = scratch.repository(folder .. "/repository")
+            local gateway = engine:gateway()
+            scratch.shell(([[
+                git daemon --listen=%s --port=19418 --base-path=%s --export-all --pid-file=%s/pid --detach
+                for i in $(seq 100); do # it listens only after it has detached
+                    git ls-remote git://%s:19418/repository >/dev/null 2>&1 && break
+                    sleep 0.1
+                done
+            ]]):format(gateway, folder, folder, gateway))
+            local succeeded, stdout, stderr = engine:try("run", "--rm", engine.image, "timeout", "20",
+                "git", "ls-remote", ("git://%s:19418/repository"):format(gateway), "main")
+            scratch.shell(("kill $(cat %s/pid)"):format(folder))
+            scratch.remove(folder)
+            assert.is_true(succeeded, stderr)
+            assert.equal(repository.main .. "\trefs/heads/main\n", stdout)
+        end)
+
         with_engine("raises what the client says of a failure", function()
             local ok, err = pcall(engine.call, engine, "inspect", "no-such-container")
             assert.is_false(ok)
@@ -150,6 +169,35 @@ describe("the engine with TLS", function()
     end)
 end)
 
+describe("the registry", function()
+    for _, service in ipairs({ "docker", "podman" }) do
+        it("takes an image and gives it back, only to who has the password: " .. service, function()
+            local engine, reason = docker_engine.find(service)
+            local registry, data = os.getenv("CHAMVI_TEST_REGISTRY"), os.getenv("CHAMVI_TEST_REGISTRY_DATA")
+            if not engine or not registry then
+                pending(reason or "no registry: run `eval \"$(scripts/services registry env)\"` first")
+                return
+            end
+            local folder = scratch.folder()
+            scratch.shell(("echo one >%s/file; tar -C %s -cf %s/small.tar file"):format(folder, folder, folder))
+            local name = registry .. "/small:" .. service
+            engine:call("import", folder .. "/small.tar", name)
+
+            assert.is_false((engine:try("--config", folder, "push", name)))
+            local user, password = os.getenv("CHAMVI_TEST_REGISTRY_USER"), os.getenv("CHAMVI_TEST_REGISTRY_PASSWORD")
+            scratch.write(folder .. "/config.json", ('{"auths":{"%s":{"auth":"%s"}}}'):format(registry,
+                scratch.shell(("printf %%s %s:%s | base64"):format(user, password)):gsub("\n", "")))
+            engine:call("--config", folder, "push", name)
+            engine:call("rmi", name)
+            assert.is_false((engine:try("pull", name)))
+            engine:call("--config", folder, "pull", name)
+            engine:call("rmi", name)
+            assert.same({ "small" }, scratch.list(data .. "/docker/registry/v2/repositories"))
+            scratch.remove(folder)
+        end)
+    end
+end)
+
 describe("scripts/services", function()
     local function fails(command)
         local pipe = assert(io.popen("( " .. command .. " ) 2>&1; echo \"status $?\""))
@@ -160,8 +208,8 @@ describe("scripts/services", function()
     end
 
     it("says in one line what it does not know", function()
-        assert.equal("scripts/services: no service 'nginx'; there are docker, docker-tls and podman\nstatus 1\n",
-            fails("scripts/services nginx"))
+        assert.equal("scripts/services: no service 'nginx'; there are docker, docker-tls, podman and registry\n"
+            .. "status 1\n", fails("scripts/services nginx"))
         assert.equal("scripts/services: no 'begin'; there are env, start and stop\nstatus 1\n",
             fails("scripts/services docker begin"))
     end)

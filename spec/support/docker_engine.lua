@@ -162,7 +162,7 @@ end
 
 --- What the engine says of a container.
 ---@param id string or a name
----@return table|nil inspected as in the Engine API, null as `chamvi.sandbox.core`'s; nil when there is no such container
+---@return table|nil inspected as in the Engine API, null as `chamvi.sandbox.core`'s; nil when there is no such one
 function Engine:inspect(id)
     local succeeded, stdout, stderr = self:try("container", "inspect", id)
     if not succeeded then
@@ -194,7 +194,7 @@ local function ask(self, arguments, path)
     else
         path = self.host:gsub("^tcp", "http") .. path
     end
-    local text = scratch.shell(("curl -sS -m %d -w '\\n%%{http_code}' %s %s"):format(CALL_MAX_S, words(arguments),
+    local text = scratch.shell(("curl -sSg -m %d -w '\\n%%{http_code}' %s %s"):format(CALL_MAX_S, words(arguments),
         scratch.quote(path)))
     local body, status = text:match("^(.*)\n(%d+)$")
     return tonumber(status), body
@@ -252,12 +252,10 @@ function Engine:processes(id)
     ]]):format(pid)):gsub(" *\n", "\n"))
 end
 
---- Runs a command in a container as the engine's own client does, and waits for it.
----@param id string or a name
----@param ... string argv
----@return string stdout without the last line's end
-function Engine:run_in(id, ...)
-    return self:call("exec", id, ...)
+--- Where containers of the default network find this machine, when the engine runs on it.
+---@return string address
+function Engine:gateway()
+    return self:get("/networks/bridge").IPAM.Config[1].Gateway
 end
 
 --- Sends a signal to a container's init.

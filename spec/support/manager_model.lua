@@ -4,6 +4,8 @@
 -- An answer is a text: "workspace 3 reused", "true", "count 2", or the code of an error. Workspaces go by the number
 -- of their create.
 
+local works = require "spec.support.manager_model_works"
+
 ---@class spec.ManagerModel
 ---@field answers table<any, string> by call, as soon as it has one
 ---@field creates table[] `run_id`, `repo`, `ref`, `aborted`, `ended`, `outcome` to come
@@ -41,154 +43,6 @@ function model.new(settings)
     }, Model)
 end
 
--- --- Calls that wait -----------------------------------------------------------------------------
-
-local function begin(self, run_id)
-    local work = { run_id = run_id, done = false }
-    table.insert(self.works, work)
-    return work
-end
-
-local function all_done(works)
-    for _, work in ipairs(works) do
-        if not work.done then
-            return false
-        end
-    end
-    return true
-end
-
-local function finish(self, work)
-    work.done = true
-    for index = #self.works, 1, -1 do
-        if self.works[index] == work then
-            table.remove(self.works, index)
-        end
-    end
-    local ready = {}
-    for index = #self.waits, 1, -1 do
-        if all_done(self.waits[index].works) then
-            table.insert(ready, 1, table.remove(self.waits, index))
-        end
-    end
-    for _, wait in ipairs(ready) do
-        wait.go_on()
-    end
-end
-
-local function when_done(self, works, go_on)
-    if all_done(works) then
-        go_on()
-    else
-        table.insert(self.waits, { works = works, go_on = go_on })
-    end
-end
-
-local function works_under_way(self, run_id)
-    local works = {}
-    for _, work in ipairs(self.works) do
-        if not run_id or work.run_id == run_id then
-            table.insert(works, work)
-        end
-    end
-    return works
-end
-
--- --- Disposals -----------------------------------------------------------------------------------
-
--- Calls a workspace's `dispose`, which joins one that is under way; `ended(ok)` when that is over.
-local function dispose(self, workspace, ended)
-    workspace.disposed = true
-    if not workspace.alive then
-        return ended(true)
-    end
-    table.insert(workspace.waiting, ended)
-    if workspace.disposing then
-        return
-    end
-    workspace.disposing = true
-    workspace.attempts = workspace.attempts + 1
-    local outcome = workspace.disposals[workspace.attempts] or "ok"
-    if outcome ~= "wait" then
-        self:dispose_ends(workspace.number, outcome == "ok")
-    end
-end
-
--- A removal is what is left in a run of a workspace that it no longer holds, until it has been disposed.
-local function try_removal(self, removal)
-    removal.failed, removal.told, removal.work = false, false, begin(self, removal.run_id)
-    local waiting = {}
-    removal.waiting = waiting
-    dispose(self, removal.workspace, function(ok)
-        removal.failed = not ok
-        removal.waiting = nil
-        if ok then
-            self.removals[removal.workspace.number] = nil
-        end
-        for _, ended in ipairs(waiting) do
-            ended(ok)
-        end
-        finish(self, removal.work)
-    end)
-end
-
-local function remove(self, workspace)
-    local removal = { workspace = workspace, run_id = workspace.run_id }
-    self.removals[workspace.number] = removal
-    try_removal(self, removal)
-    return removal
-end
-
-local function when_removed(removal, ended)
-    if removal.waiting then
-        table.insert(removal.waiting, ended)
-    else
-        ended(not removal.failed)
-    end
-end
-
--- A failure is reported unless a caller is told of it.
-local function report(self, removal)
-    when_removed(removal, function(ok)
-        if not ok and not removal.told then
-            removal.told = true
-            self.reported = self.reported + 1
-        end
-    end)
-end
-
-local function remove_in_background(self, workspace)
-    local removal = remove(self, workspace)
-    report(self, removal)
-    return removal
-end
-
-local function removals_of(self, run_id)
-    local list = {}
-    for _, removal in pairs(self.removals) do
-        if removal.run_id == run_id then
-            table.insert(list, removal)
-        end
-    end
-    return list
-end
-
---- The provider has removed the workspace, or failed to.
----@param number integer
----@param ok boolean
-function Model:dispose_ends(number, ok)
-    local workspace = self.workspaces[number]
-    workspace.disposing = false
-    if ok then
-        workspace.alive = false
-    end
-    local waiting = workspace.waiting
-    workspace.waiting = {}
-    for _, ended in ipairs(waiting) do
-        ended(ok)
-    end
-end
-
 -- --- What a run holds ----------------------------------------------------------------------------
 
 local function holdings(self, run_id)
@@ -223,7 +77,7 @@ local function drop_dead(self, run_id)
         local workspace = list[index].workspace
         if workspace and end_of(self, workspace) then
             table.remove(list, index)
-            remove_in_background(self, workspace)
+            works.remove_in_background(self, workspace)
         end
     end
 end
@@ -267,7 +121,7 @@ local function start_create(self, call, asked)
         creator = call,
         aborted = false,
         ended = false,
-        work = begin(self, asked.run_id),
+        work = works.begin(self, asked.run_id),
     }
     create.holding = { repo = asked.repo, ref = asked.ref, create = create }
     table.insert(self.creates, create)
@@ -356,8 +210,8 @@ function Model:create_ends(number, outcome)
 
     if create.aborted then -- too late
         if workspace then
-            when_removed(remove_in_background(self, workspace), function()
-                finish(self, create.work)
+            works.when_removed(works.remove_in_background(self, workspace), function()
+                works.finish(self, create.work)
             end)
             return
         elseif outcome ~= "aborted" then
@@ -375,7 +229,7 @@ function Model:create_ends(number, outcome)
         drop(self, create.run_id, create.holding)
         answer_waiters(self, create, outcome)
     end
-    finish(self, create.work)
+    works.finish(self, create.work)
 end
 
 -- --- get and release -----------------------------------------------------------------------------
@@ -400,7 +254,7 @@ function Model:get(call, run_id, number)
         local why = end_of(self, holding.workspace)
         if why then
             drop(self, run_id, holding)
-            remove_in_background(self, holding.workspace)
+            works.remove_in_background(self, holding.workspace)
             return answer(self, call, why)
         end
         return answer(self, call, ("workspace %d"):format(number))
@@ -429,25 +283,25 @@ function Model:release(call, run_id, number)
     local holding, removal = find(self, run_id, number), self.removals[number]
     if holding then
         drop(self, run_id, holding)
-        removal = remove(self, holding.workspace)
+        removal = works.remove(self, holding.workspace)
     elseif not removal or removal.run_id ~= run_id then
         return answer(self, call, "workspace_not_found")
     elseif removal.failed then
-        try_removal(self, removal)
+        works.try_removal(self, removal)
     end
     removal.told = true
-    when_removed(removal, function(ok)
+    works.when_removed(removal, function(ok)
         answer(self, call, ok and "true" or "dispose_failed")
     end)
 end
 
 -- Aborts and disposes all that a run has.
 local function end_run(self, run_id, code)
-    for _, removal in ipairs(removals_of(self, run_id)) do
+    for _, removal in ipairs(works.removals_of(self, run_id)) do
         if removal.failed then
-            try_removal(self, removal)
+            works.try_removal(self, removal)
         end
-        report(self, removal)
+        works.report(self, removal)
     end
     local list = holdings(self, run_id)
     self.runs[run_id] = nil
@@ -456,7 +310,7 @@ local function end_run(self, run_id, code)
             answer_waiters(self, holding.create, code)
             abort_create(self, holding.create)
         else
-            remove_in_background(self, holding.workspace)
+            works.remove_in_background(self, holding.workspace)
         end
     end
 end
@@ -466,7 +320,7 @@ end
 ---@param run_id string
 function Model:release_run(call, run_id)
     end_run(self, run_id, "released")
-    when_done(self, works_under_way(self, run_id), function()
+    works.when_done(self, works.works_under_way(self, run_id), function()
         answer(self, call, "true")
     end)
 end
@@ -483,14 +337,14 @@ local function remove_expired(self)
         end
     end
     for _, removal in ipairs(list) do
-        try_removal(self, removal)
+        works.try_removal(self, removal)
     end
     for _, held in pairs(self.runs) do
         for index = #held, 1, -1 do
             local workspace = held[index].workspace
             if workspace and workspace.expires_at <= self.now then
                 table.remove(held, index)
-                table.insert(list, remove(self, workspace))
+                table.insert(list, works.remove(self, workspace))
             end
         end
     end
@@ -499,11 +353,11 @@ end
 
 -- Disposes what is expired, then has the provider collect; `ended(count, ok)`.
 local function collect(self, ended)
-    local works, count, all_ok = {}, 0, true
+    local disposals, count, all_ok = {}, 0, true
     for _, removal in ipairs(remove_expired(self)) do
         removal.told = true
-        table.insert(works, removal.work)
-        when_removed(removal, function(ok)
+        table.insert(disposals, removal.work)
+        works.when_removed(removal, function(ok)
             if ok then
                 count = count + 1
             else
@@ -514,7 +368,7 @@ local function collect(self, ended)
             end
         end)
     end
-    when_done(self, works, function()
+    works.when_done(self, disposals, function()
         self.collections = self.collections + 1
         self.collecting[self.collections] = function(removed, ok)
             ended(count + removed, all_ok and ok)
@@ -551,13 +405,13 @@ function Model:collect_if_due()
         return
     end
     self.collected_at, self.collecting_in_background = self.now, true
-    local work = begin(self)
+    local work = works.begin(self)
     collect(self, function(_, ok)
         self.collecting_in_background = false
         if not ok then
             self.reported = self.reported + 1
         end
-        finish(self, work)
+        works.finish(self, work)
     end)
 end
 
@@ -585,7 +439,7 @@ function Model:close(call, at_once)
         end_run(self, run_id, "closed")
     end
     if not at_once then
-        return when_done(self, works_under_way(self), function()
+        return works.when_done(self, works.works_under_way(self), function()
             answer(self, call, "true")
         end)
     end
@@ -614,11 +468,18 @@ function Model:lose(number)
     self.workspaces[number].disposed = true
 end
 
+--- The provider has removed a workspace, or failed to.
+---@param number integer
+---@param ok boolean
+function Model:dispose_ends(number, ok)
+    works.dispose_ends(self.workspaces[number], ok)
+end
+
 --- A user disposes a workspace without the manager.
 ---@param call any
 ---@param number integer
 function Model:dispose(call, number)
-    dispose(self, self.workspaces[number], function(ok)
+    works.dispose(self.workspaces[number], function(ok)
         answer(self, call, ok and "true" or "dispose_failed")
     end)
 end

@@ -108,7 +108,7 @@ describe("http", function()
             end }) do
                 local before = decoded(http.request(on("/counts"))).connections
                 local open = descriptors()
-                for _ = 1, 1000 do
+                for _ = 1, on == on_unix and 1000 or 100 do
                     assert.equal(200, assert(http.request(on("/two"))).status)
                 end
                 assert.equal(before, decoded(http.request(on("/counts"))).connections, on("").url)
@@ -190,6 +190,16 @@ describe("http", function()
             assert_error("aborted", "enough", http.request(on_unix("/two", { signal = signal })))
         end)
 
+        it("leaves the signals of the program alone", function()
+            local function signals()
+                return scratch.read("/proc/self/status"):match("SigBlk.-SigCgt:[^\n]+")
+            end
+            local before = signals()
+            assert(http.request(on_unix("/two")))
+            assert(http.request(on_tls("tls", "/two")))
+            assert.equal(before, signals())
+        end)
+
         it("keeps secrets out of its errors", function()
             local secret = "s3cret"
             local _, err = http.request({
@@ -217,7 +227,8 @@ describe("http", function()
             assert_error("engine_unreachable", words, http.request({ url = url }))
             assert_error("engine_unreachable", words, http.request({ url = url, ca = pem("stranger") }))
             assert_error("engine_unreachable", "expired", http.request(on_tls("expired", "/echo")))
-            assert_error("engine_unreachable", "no alternative certificate subject name matches", http.request(on_tls("other", "/echo")))
+            assert_error("engine_unreachable", "no alternative certificate subject name matches",
+                http.request(on_tls("other", "/echo")))
             assert_error("engine_unreachable", "the CA certificates can't be read",
                 http.request({ url = url, ca = "nonsense" }))
             assert_error("engine_unreachable", "the CA certificates can't be read",
@@ -276,6 +287,33 @@ describe("http", function()
             assert.equal("hello", stream:read())
             stream:close()
         end)
+
+        if jit then
+            it("is not disturbed by a forked child that ends", function()
+                local path = server.folder .. "/forking.lua"
+                scratch.write(path, ([[
+                    local ffi = require "ffi"
+                    ffi.cdef("int fork(void); int waitpid(int, int *, int);")
+                    local http = require "chamvi.sandbox.http"
+                    io.stdout:setvbuf("no")
+                    local options = { url = %q, ca_file = %q, upgrade = "tcp" }
+                    local stream = assert(http.stream(options))
+                    assert(http.request(options)) -- leaves an idle connection
+                    if ffi.C.fork() == 0 then
+                        print(select(2, pcall(stream.write, stream, "x")))
+                        print(select(2, http.request(options)))
+                        os.exit(0, true) -- closes the state, and the core with it
+                    end
+                    ffi.C.waitpid(-1, nil, 0)
+                    assert(stream:write("hello"))
+                    print(stream:read(), http.request(options).status)
+                    stream:close()
+                ]]):format(on_tls("tls", "/echo").url, server.folder .. "/ca.pem"))
+                local lines = scratch.shell("luajit " .. path)
+                local refused = "SandboxError: used in a forked process: start anew in the child"
+                assert.equal(("nil\t%s\n%s\nhello\t200\n"):format(refused, refused), lines)
+            end)
+        end
 
         it("survives a server that goes while we write", function()
             local stream = assert(http.stream(on_tls("tls", "/reset", { upgrade = "tcp" })))

@@ -137,6 +137,7 @@ describe("the definitions", function()
         local option_tables = {
             ["chamvi.ExecOptions"] = { LIBRARY .. "exec_request.lua", "EXEC_OPTIONS" },
             ["chamvi.NormalizeRepoOptions"] = { LIBRARY .. "rules.lua", "NORMALIZE_OPTIONS" },
+            ["chamvi.RemoteOptions"] = { LIBRARY .. "remote.lua", "REMOTE_OPTIONS" },
             ["chamvi.LocalOptions"] = { LOCAL, "PROVIDER_OPTIONS" },
             ["chamvi.CreateOptions"] = { LOCAL, "CREATE_OPTIONS" },
             ["chamvi.WorkspaceManagerOptions"] = { LIBRARY .. "manager.lua", "MANAGER_OPTIONS" },
@@ -205,6 +206,7 @@ describe("the definitions", function()
         -- By class and name, where the sources call it otherwise.
         local elsewhere = {
             ["chamvi.sandbox"] = {
+                create_remote_workspace = { LIBRARY .. "remote.lua", nil, "return" },
                 create_workspace_manager = { LIBRARY .. "manager.lua", nil, "create_workspace_manager" },
                 is_error = { LIBRARY .. "errors.lua", "errors", "is_error" },
                 null = { LIBRARY .. "init.lua", "sandbox", "null" },

@@ -9,12 +9,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/fd.h"
 #include "base/uuid.h"
+#include "lua/args.h"
 #include "lua/compat.h"
 #include "lua/completion.h"
 #include "lua/core.h"
@@ -29,14 +30,6 @@
 /* MAX_ARG_STRLEN of the kernel less the NUL: execve(2). */
 #define ARGUMENT_MAX 131071
 
-int cv_lua_push_error(lua_State *L, const struct cv_err *err)
-{
-    lua_pushnil(L);
-    lua_pushstring(L, err->code);
-    lua_pushstring(L, err->message);
-    return 3;
-}
-
 static int push_id(lua_State *L, uint32_t id, const struct cv_err *err)
 {
     if (id == 0)
@@ -48,15 +41,6 @@ static int push_id(lua_State *L, uint32_t id, const struct cv_err *err)
 static struct cv_core *check_core(lua_State *L)
 {
     return luaL_checkudata(L, 1, CV_CORE_TYPE);
-}
-
-int64_t cv_lua_check_range(lua_State *L, int arg, int64_t least, int64_t most)
-{
-    lua_Number number = luaL_checknumber(L, arg);
-    luaL_argcheck(
-        L, number == floor(number) && number >= (lua_Number)least && number <= (lua_Number)most,
-        arg, "integer out of range");
-    return (int64_t)number;
 }
 
 static uint32_t check_id(lua_State *L, int arg)
@@ -415,8 +399,19 @@ static int core_remove(lua_State *L)
 }
 
 /*
+ * For a system without pidfds: asks the holder by its number, which the lock has proven
+ * to be its own a moment ago. 0 or an errno.
+ */
+static int ask_to_end(pid_t holder)
+{
+    bool asked = kill(holder, SIGCONT) == 0 && kill(holder, SIGTERM) == 0;
+    return (asked || errno == ESRCH) ? 0 : errno;
+}
+
+/*
  * core:end_owner(root, id) -> an operation's id: "ended" when the process that holds the lock of
- * the record has ended after being asked to; false when nobody holds it
+ * the record has ended after being asked to; true when it was asked and only the record tells when
+ * it has ended; false when nobody holds it
  */
 static int core_end_owner(lua_State *L)
 {
@@ -425,16 +420,20 @@ static int core_end_owner(lua_State *L)
     const char *root = luaL_checkstring(L, 2);
     const char *id = luaL_checkstring(L, 3);
     luaL_argcheck(L, cv_record_id_valid(id), 3, "UUID expected");
-    int owner = cv_record_owner(root, id);
-    if (owner < 0 && errno == ESRCH) {
-        lua_pushboolean(L, 0);
+    pid_t holder;
+    int owner = cv_record_owner(root, id, &holder);
+    if (owner >= 0)
+        return push_id(L, cv_host_end(&core->host, owner, &err), &err);
+    int failed = errno;
+    bool numbered = holder > 0 && (failed == ENOSYS || failed == EPERM);
+    if (numbered)
+        failed = ask_to_end(holder);
+    if (failed == ESRCH || failed == 0) {
+        lua_pushboolean(L, numbered);
         return 1;
     }
-    if (owner < 0) {
-        cv_err_system(&err, "gc_failed", errno, "can't tell who looks after the workspace");
-        return cv_lua_push_error(L, &err);
-    }
-    return push_id(L, cv_host_end(&core->host, owner, &err), &err);
+    cv_err_system(&err, "gc_failed", failed, "can't end what looks after the workspace");
+    return cv_lua_push_error(L, &err);
 }
 
 /* core:lost(workspace) -> boolean */

@@ -5,7 +5,6 @@
 #include <lua.h>
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "net/net.h"
 #include "process/host.h"
@@ -21,9 +20,5 @@ struct cv_core {
 
 /* The core that is the first argument; raises when it is closed. */
 struct cv_core *cv_lua_check_core(lua_State *L);
-/* An integer from `least` to `most`, given as any Lua number without a fraction; raises. */
-int64_t cv_lua_check_range(lua_State *L, int arg, int64_t least, int64_t most);
-/* Pushes nil, the code and the message; returns 3. */
-int cv_lua_push_error(lua_State *L, const struct cv_err *err);
 
 #endif

@@ -4,8 +4,8 @@
 #include <lauxlib.h>
 #include <limits.h>
 
+#include "lua/args.h"
 #include "lua/compat.h"
-#include "lua/core.h"
 #include "proto/docker_stream.h"
 #include "proto/ndjson.h"
 

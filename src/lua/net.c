@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lua/args.h"
 #include "lua/compat.h"
 
 #define TIME_MAX_MS (INT64_C(1) << 31)

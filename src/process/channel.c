@@ -36,8 +36,15 @@
 /* True when the guard has ended. Its status may have been taken by the host program (ECHILD). */
 static bool reap_guard(struct cv_channel *channel)
 {
-    if (channel->guard_pid != 0 && waitpid(channel->guard_pid, NULL, WNOHANG) != 0)
+    int status = 0;
+    if (channel->guard_pid != 0 && waitpid(channel->guard_pid, &status, WNOHANG) != 0)
         channel->guard_pid = 0;
+    if (WIFSIGNALED(status))
+        channel->guard_killed = true;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CV_GUARD_LEFT_SOME &&
+        channel->failure.code == NULL)
+        cv_err_set(&channel->failure, "kill_failed",
+                   "the workspace's guard could not kill all that it guarded");
     return channel->guard_pid == 0;
 }
 
@@ -89,6 +96,11 @@ static void over(struct cv_channel *channel)
     cv_source_close(&channel->host->reactor, &channel->guard);
     cv_alarm_clear(&channel->host->reactor, &channel->health);
     channel->state = CV_CHANNEL_OVER;
+    if (channel->silent && channel->guard_killed && channel->failure.code == NULL)
+        cv_err_set(
+            &channel->failure, "kill_failed",
+            "the workspace's guard was killed and its supervisor does not answer, so what they "
+            "looked after may still run");
     if (channel->removal != NULL) {
         finish_removal(channel);
     } else if (channel->launch != NULL) {
@@ -260,6 +272,7 @@ static void health_strike(struct cv_alarm *alarm)
     if (!active(channel))
         return;
     if (channel->silent_ms >= LOST_MS) {
+        channel->silent = true;
         lose(channel, "the workspace's supervisor does not answer");
         return;
     }

@@ -33,9 +33,11 @@ struct cv_channel {
     struct cv_host *host;
     struct cv_idnode by_handle; /* among the workspaces of the host */
     enum cv_channel_state state;
-    bool unwanted;   /* an aborted launch: nobody asks for its end */
-    bool lost;       /* ended without being told to */
-    pid_t guard_pid; /* 0 once it is reaped, or is no child of this process */
+    bool unwanted;     /* an aborted launch: nobody asks for its end */
+    bool lost;         /* ended without being told to */
+    bool silent;       /* lost because nothing was heard of it: its supervisor may still be there */
+    bool guard_killed; /* by a signal, so it has killed nothing */
+    pid_t guard_pid;   /* 0 once it is reaped, or is no child of this process */
     struct cv_frame_reader reader;
     struct cv_buf out;
     struct cv_idmap flights; /* operations that the supervisor will send more frames for */

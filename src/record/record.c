@@ -118,12 +118,16 @@ void cv_record_drop(const char *root, const char *id)
     close(folder);
 }
 
-/* Reads at most CV_RECORD_MAX bytes; a record that can't be read stays empty. */
-static void read_text(int folder, const char *name, struct cv_record *record)
+/*
+ * Reads at most CV_RECORD_MAX bytes; a record that can't be read stays empty. False when there is
+ * none any more: its workspace was removed meanwhile.
+ */
+static bool read_text(int folder, const char *name, struct cv_record *record)
 {
     struct stat info;
-    if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0)
-        record->modified_ms = (int64_t)info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1000000;
+    if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+        return false;
+    record->modified_ms = (int64_t)info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1000000;
     int fd = open_record(folder, name, O_RDONLY);
     while (fd >= 0) {
         uint8_t *room = cv_buf_reserve(&record->text, 4096);
@@ -137,6 +141,7 @@ static void read_text(int folder, const char *name, struct cv_record *record)
         cv_buf_commit(&record->text, (size_t)got);
     }
     cv_fd_close(&fd);
+    return true;
 }
 
 static struct cv_record *add_record(struct cv_records *records)
@@ -166,7 +171,8 @@ static int read_all(DIR *root, struct cv_records *records, struct cv_err *err)
         if (record == NULL)
             return cv_err_set(err, "gc_failed", "no memory for the records of the workspaces");
         memcpy(record->id, id, sizeof id);
-        read_text(dirfd(root), entry->d_name, record);
+        if (!read_text(dirfd(root), entry->d_name, record))
+            records->count--;
     }
     if (errno != 0)
         return cv_err_system(err, "gc_failed", errno, "reading the folder of the workspaces");
@@ -210,21 +216,26 @@ static pid_t holder_of(int fd)
     return lock.l_pid;
 }
 
-int cv_record_owner(const char *root, const char *id)
+int cv_record_owner(const char *root, const char *id, pid_t *holder)
 {
+    *holder = 0;
     int fd = cv_record_open(root, id);
     if (fd < 0) {
         errno = ESRCH;
         return -1;
     }
-    pid_t holder = holder_of(fd);
+    pid_t pid = holder_of(fd);
     int pidfd = -1;
-    if (holder <= 0) {
-        errno = holder == 0 ? ESRCH : EPERM; /* -1: an open file description's, or another host's */
+    if (pid <= 0) {
+        errno = pid == 0 ? ESRCH : EPERM; /* -1: an open file description's, or another host's */
     } else {
-        pidfd = cv_pidfd_open(holder);
+        *holder = pid;
+        pidfd = cv_pidfd_open(pid);
+        /* A filter may know one of the two calls only. */
+        if (pidfd >= 0 && cv_pidfd_signal(pidfd, 0) != 0)
+            cv_fd_close(&pidfd);
         /* Still the holder, so the number was not recycled before it was opened. */
-        if (pidfd >= 0 && holder_of(fd) != holder) {
+        if (pidfd >= 0 && holder_of(fd) != pid) {
             cv_fd_close(&pidfd);
             errno = ESRCH;
         }

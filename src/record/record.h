@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -55,9 +56,10 @@ void cv_records_free(struct cv_records *records);
 /*
  * A pidfd of the process that holds the lock on the record's first byte, as the guard of a living
  * workspace does (fcntl(2), F_GETLK), or -1: with errno ESRCH
- * when nobody does, else because the system can't tell.
+ * when nobody does, else because the system can't tell. `*holder` is the process's id, also where
+ * there are no pidfds (ENOSYS, or EPERM of a filter), or 0.
  */
-int cv_record_owner(const char *root, const char *id);
+int cv_record_owner(const char *root, const char *id, pid_t *holder);
 
 /* True for the 36 bytes of a UUID in lower case, the form of every id. */
 bool cv_record_id_valid(const char *id);

@@ -13,6 +13,8 @@
 #define TICK_MS 250
 /* A supervisor that shows no sign of life for so long after the hang-up is stuck. */
 #define STUCK_MS 1000
+/* How long it may wait inside the kernel, as for a slow disk or the lock of a busy folder. */
+#define BLOCKED_MS 15000
 #define KILL_LIMIT_MS 2000
 
 enum { WATCH_SIGNAL, WATCH_SOCKET, WATCH_HOST, WATCH_COUNT };
@@ -39,25 +41,38 @@ static bool supervisor_ended(struct cv_guard *guard)
 struct patience {
     bool hung_up;
     unsigned beat;
-    int64_t since;
+    int64_t looked;
+    int64_t silent_ms;
+    int64_t blocked_ms;
 };
 
+/*
+ * Silence counts in time of the guard's own stepping: where the machine is so busy that the guard
+ * wakes late, the supervisor has not had its turn either. A supervisor that is blocked inside the
+ * kernel would not die of a signal, and may go on removing when it comes back.
+ */
 static bool stuck(struct patience *patience, const struct cv_guard *guard)
 {
     unsigned beat = atomic_load(guard->beat);
     int64_t now = cv_clock_ms();
+    int64_t passed = now - patience->looked < TICK_MS ? now - patience->looked : TICK_MS;
+    patience->looked = now;
     if (beat != patience->beat) {
         patience->beat = beat;
-        patience->since = now;
+        patience->silent_ms = patience->blocked_ms = 0;
+    } else if (cv_process_blocked(guard->supervisor)) {
+        patience->blocked_ms += passed;
+    } else {
+        patience->silent_ms += passed;
     }
-    return now - patience->since >= STUCK_MS;
+    return patience->silent_ms >= STUCK_MS || patience->blocked_ms >= BLOCKED_MS;
 }
 
 static void hang_up(struct patience *patience, const struct cv_guard *guard)
 {
     patience->hung_up = true;
     patience->beat = atomic_load(guard->beat);
-    patience->since = cv_clock_ms();
+    patience->looked = cv_clock_ms();
 }
 
 /* Takes the signals that wait; true when one of them is the request of a collector. */
@@ -98,7 +113,7 @@ static void wait_for_end(struct cv_guard *guard, int signals)
     }
 }
 
-void cv_guard_run(struct cv_guard *guard)
+unsigned cv_guard_run(struct cv_guard *guard)
 {
     sigset_t awaited;
     sigemptyset(&awaited);
@@ -111,5 +126,5 @@ void cv_guard_run(struct cv_guard *guard)
         wait_for_end(guard, signals);
     if (guard->supervisor > 0)
         kill(guard->supervisor, SIGKILL);
-    cv_children_kill_all(&children, KILL_LIMIT_MS, guard->beat);
+    return cv_children_kill_all(&children, KILL_LIMIT_MS, guard->beat);
 }

@@ -28,11 +28,13 @@ local sandbox = {}
 ---| "create_failed" # SandboxError: `cause` has the reason
 ---| "cwd_not_found" # SandboxError
 ---| "disposed" # SandboxError
+---| "engine_unreachable" # SandboxError: no connection, so nothing was done
 ---| "file_failed" # SandboxError: `detail` says what the system refused
 ---| "file_not_found" # SandboxError
 ---| "file_too_large" # SandboxError
 ---| "gc_failed" # SandboxError: `count` tells how many workspaces went all the same
 ---| "gone" # SandboxError: the folder, supervisor, container or pod of the workspace no longer exists
+---| "invalid_request" # SandboxError: a malformed URL or header field
 ---| "kill_failed" # SandboxError: what the workspace ran may still run; disposing again can't change that
 ---| "no_shell" # SandboxError: the image has no `sh`, or no GNU `timeout`
 ---| "no_space" # SandboxError
@@ -44,9 +46,12 @@ local sandbox = {}
 ---| "ref_conflict" # SandboxError: the run's workspace of that repository is at another ref
 ---| "released" # SandboxError: the run was released while the workspace was being made
 ---| "remove_failed" # SandboxError: something could not be deleted; dispose again
+---| "response_too_large" # SandboxError
 ---| "start_failed" # SandboxError: the system refused a process, a pipe or memory
 ---| "tool_failed" # SandboxError: a tool raised, or its result has no JSON form
 ---| "transport_lost" # SandboxError: the outcome is unknown; `partial` has the output so far
+---| "timed_out" # SandboxError: an engine gave no whole answer in time
+---| "upgrade_refused" # SandboxError: an engine answered a request for a stream with something else
 ---| "workspace_expired" # SandboxError
 ---| "workspace_not_found" # SandboxError: the run has none with that id
 ---| "invalid_option" # InvalidAgentDefinitionError: a wrong value
@@ -158,6 +163,12 @@ function Workspace:dispose() end
 ---@return chamvi.Error? err ValidationError `invalid_repo`, `invalid_ref`, `invalid_input`; SandboxError
 ---   `checkout_failed` with git's stderr in `detail`, or what `exec` returned
 function sandbox.prepare_workspace(workspace, input) end
+
+--- A workspace on a transport. Contacts nothing. Where the transport runs programs there must be `sh`, GNU coreutils
+--- and the folder /workspace.
+---@param given chamvi.RemoteOptions a wrong or unknown one raises an InvalidAgentDefinitionError
+---@return chamvi.Workspace
+function sandbox.create_remote_workspace(given) end
 
 ---@class chamvi.Signal
 ---@field aborted boolean

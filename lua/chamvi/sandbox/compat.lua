@@ -22,6 +22,20 @@ function compat.integer(number)
     return math.tointeger and math.tointeger(number) or number
 end
 
+--- A copy of a tree of tables; anything else as it is.
+---@param value any
+---@return any
+function compat.deep_copy(value)
+    if type(value) ~= "table" then
+        return value
+    end
+    local copy = {}
+    for key, element in pairs(value) do
+        copy[key] = compat.deep_copy(element)
+    end
+    return copy
+end
+
 --- Cuts without leaving the first bytes of a UTF-8 character at the end.
 ---@param text string
 ---@param max_bytes integer

@@ -1,22 +1,5 @@
 -- HTTP requests and upgraded streams, for providers. Every function that waits looks blocking (task.lua).
 --
--- A request is a table:
---   url          "http://localhost/v1.41/info"; for a unix socket the host is only a name
---   socket       path of a unix socket
---   method       default GET; POST for a stream
---   headers      name -> value
---   body         string
---   timeout_ms   for the whole exchange, default 60000, 0: none; of a stream for connecting and the answer
---   idle_ms      without a byte in either direction; default 0: none; not of a stream
---   connect_ms   for connecting, TLS included; default 10000
---   max_bytes    of the body of an answer; default 8 MiB; not of a stream
---   ca, cert, key, or ca_file, cert_file, key_file   PEM, as text or in a file; of https
---   server_name  in TLS, instead of the URL's host
---   insecure     true takes any certificate
---   proxy        URL; proxy_env = true takes it from the environment. Never for a unix socket
---   upgrade      of a stream: the protocol, "tcp" or "websocket"
---   signal       aborts it, also a stream that is open
---
 -- Codes: engine_unreachable (no connection; nothing was done), transport_lost (the connection went, or what
 -- came was no HTTP: the outcome is unknown), timed_out, response_too_large, aborted, closed, invalid_request,
 -- upgrade_refused. A status of any kind is an answer, not an error.
@@ -26,6 +9,30 @@ local loop = require "chamvi.sandbox.loop"
 local task = require "chamvi.sandbox.task"
 
 local http = {}
+
+---@class chamvi.HttpOptions
+---@field url string "http://localhost/v1.41/info"; for a unix socket the host is only a name
+---@field socket? string path of a unix socket
+---@field method? string default GET; POST for a stream
+---@field headers? table<string, string>
+---@field body? string
+---@field timeout_ms? integer for the whole exchange, also a download's body; of a stream for connecting and the answer.
+---   Default 60000; 0: none, not for a stream
+---@field idle_ms? integer without a byte in either direction; default 0: none; not of a stream
+---@field connect_ms? integer for connecting, TLS included; default 10000
+---@field max_bytes? integer of the body of an answer; default 8 MiB; not of a stream
+---@field ca? string PEM text: who may sign the server's certificate; else `ca_file`, else the system's
+---@field ca_file? string
+---@field cert? string PEM text: the client's certificate; or `cert_file`
+---@field cert_file? string
+---@field key? string PEM text: its key, not encrypted; or `key_file`
+---@field key_file? string
+---@field server_name? string in TLS, instead of the URL's host
+---@field insecure? boolean takes any certificate
+---@field proxy? string URL; never for a unix socket
+---@field proxy_env? boolean takes the proxy from the environment
+---@field upgrade? string of a stream: the protocol, "tcp" or "websocket"
+---@field signal? chamvi.Signal aborts it, also a stream that is open
 
 ---@class chamvi.HttpResponse
 ---@field status integer
@@ -62,7 +69,7 @@ local function start(options, method, stream)
 end
 
 --- Sends a request and waits for the whole answer.
----@param options table
+---@param options chamvi.HttpOptions
 ---@return chamvi.HttpResponse|nil
 ---@return chamvi.Error? err
 function http.request(options)
@@ -181,7 +188,7 @@ end
 
 --- Sends a request and waits for the head of its answer. The body of a 2xx answer is then to be read, as fast as
 --- the caller likes: what is not read is not sent. That of any other is there already, `body`.
----@param options table
+---@param options chamvi.HttpOptions
 ---@return chamvi.HttpDownload|nil
 ---@return chamvi.Error? err
 function http.open(options)
@@ -230,7 +237,9 @@ local function closed()
     return errors.sandbox("closed", "the stream is closed")
 end
 
---- Sends bytes; waits until they are all queued, of which at most 256 KiB wait to be sent.
+--- Sends bytes; waits until they are all queued, of which at most 256 KiB wait to be sent. A server that has ended
+--- its side may read no more and yet not close (Docker's does so when a command has ended): `close` then ends the
+--- wait.
 ---@param bytes string
 ---@return true|nil
 ---@return chamvi.Error? err
@@ -285,7 +294,7 @@ function Stream:close()
 end
 
 --- Asks for an upgrade and waits for the answer.
----@param options table
+---@param options chamvi.HttpOptions
 ---@return chamvi.HttpStream|nil
 ---@return chamvi.Error? err `upgrade_refused` when the server answered otherwise
 ---@return chamvi.HttpResponse? answer that answer, its body at most 64 KiB

@@ -1,5 +1,6 @@
 --- Disposable workspaces in which an agent runs commands.
 
+local compat = require "chamvi.sandbox.compat"
 local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 local host = require "chamvi.sandbox.host"
@@ -11,24 +12,13 @@ local rules = require "chamvi.sandbox.rules"
 local signals = require "chamvi.sandbox.signal"
 local tools = require "chamvi.sandbox.tools"
 
-local function copy(value)
-    if type(value) ~= "table" then
-        return value
-    end
-    local result = {}
-    for key, element in pairs(value) do
-        result[key] = copy(element)
-    end
-    return result
-end
-
-local sandbox = copy(constants)
+local sandbox = compat.deep_copy(constants)
 
 sandbox.is_error = errors.is_error
 sandbox.signal = signals.new
 sandbox.prepare_workspace = prepare_workspace
 sandbox.create_workspace_manager = create_workspace_manager
-sandbox.tools = copy(tools)
+sandbox.tools = compat.deep_copy(tools)
 sandbox.create_remote_workspace = create_remote_workspace
 
 --- JSON null in what a model sees: `vim.NIL` in Neovim, else equal to `cjson.null` and `ngx.null`.

@@ -228,17 +228,6 @@ function DISPOSE_TOOL.execute(manager, run_id, _, fields)
     return { workspace = id, disposed = true }
 end
 
-local function copy(value)
-    if type(value) ~= "table" then
-        return value
-    end
-    local result = {}
-    for key, element in pairs(value) do
-        result[key] = copy(element)
-    end
-    return result
-end
-
 --- New tools that create and dispose workspaces of a manager.
 ---@param manager { acquire: function, release: function }
 ---@param bound? string the run of every call, whatever its context says; nil: the context's `run_id`
@@ -248,7 +237,7 @@ return function(manager, bound)
         return {
             name = definition.name,
             description = definition.description,
-            input_schema = copy(definition.input_schema),
+            input_schema = compat.deep_copy(definition.input_schema),
             execute = function(input, context)
                 local run_id, signal = check_context(definition.name, bound, context)
                 local fields, err = check_input(definition, input)

@@ -275,6 +275,19 @@ static inline void assert_failed(const struct told *told, const char *code, cons
         fail_msg("%s, status %d, %s: %s", told->order, told->status, told->code, told->message);
 }
 
+/* A whole answer of 200. */
+#define OK(body, length) "HTTP/1.1 200 OK\r\nX-Test: yes\r\nContent-Length: " length "\r\n\r\n" body
+
+static inline void assert_answer(const struct told *told, int status, const char *body)
+{
+    if (told->code != NULL)
+        fail_msg("%s: %s", told->code, told->message);
+    assert_string_equal(told->order, "R");
+    assert_int_equal(told->status, status);
+    assert_string_equal(told->text, body);
+    assert_int_equal(told->length, strlen(body));
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, open_net, close_net)
 
 #endif

@@ -17,6 +17,7 @@ local wrapper = require "chamvi.sandbox.remote.wrapper"
 local backends = {}
 
 local FILE_TIMEOUT_MS = 60000 -- for a read or write: more only where the disk itself hangs
+local FILE_TRIES = 5 -- while somebody changes what the path leads to
 local FILE_WORDS_MAX_BYTES = 8192 -- kept of what the scripts for files say
 local KILL_TIMEOUT_MS = 10000
 
@@ -80,18 +81,19 @@ local function run_command(self, command, signal)
 end
 
 -- The error of a command that `timeout` never began; nil when it did begin.
-local function start_error(outcome)
+local function start_error(outcome, stderr)
     local exit = outcome.exit
     if exit.code and (outcome.started or exit.timed_out or exit.code > 128) then
         return nil
     end
-    local words = exit.words:match("[^\n]+") or "it said nothing"
+    local detail = exit.words ~= "" and exit.words or stderr -- where the outer shell itself could not fork
+    local words = detail:match("[^\n]+") or "the shell gave no reason"
     if exit.code == 127 or words:find("option") or words:find("[Uu]sage") then
         return errors.sandbox("no_shell", "the image has no GNU timeout, which every command needs: " .. words, {
-            detail = exit.words,
+            detail = detail,
         })
     end
-    return errors.sandbox("start_failed", "the command could not be started: " .. words, { detail = exit.words })
+    return errors.sandbox("start_failed", "the command could not be started: " .. words, { detail = detail })
 end
 
 -- ---- Commands ----------------------------------------------------------------------------------
@@ -170,7 +172,7 @@ function Remote:exec(request)
         return nil, cwd_error(outcome.wrong_cwd)
     end
     if outcome.exit then
-        err = start_error(outcome)
+        err = start_error(outcome, stderr.collector:text())
         if err then
             return nil, err
         end
@@ -199,7 +201,8 @@ local function new_buffer(max_bytes)
 end
 
 -- Runs a script for a file. Returns what it printed.
-local function run_script(self, argv, stdin)
+local function run_script(self, argv, stdin, tries)
+    tries = tries or FILE_TRIES
     local stdout = new_buffer(constants.FILE_MAX_BYTES + 1)
     local stderr = new_buffer(FILE_WORDS_MAX_BYTES)
     local outcome, err = run_command(self, {
@@ -217,13 +220,16 @@ local function run_script(self, argv, stdin)
     if err then
         return nil, err
     end
-    err = start_error(outcome)
+    err = start_error(outcome, stderr.text())
     if err then
         return nil, err
     end
     if outcome.exit.timed_out then
         local words = ("it took longer than %d ms"):format(FILE_TIMEOUT_MS)
         return nil, errors.sandbox("file_failed", words, { detail = words })
+    end
+    if file_commands.is_changed(outcome.exit.code) and tries > 1 then
+        return run_script(self, argv, stdin, tries - 1)
     end
     if outcome.exit.code ~= 0 then
         return nil, file_commands.error(outcome.exit.code, stderr.text())

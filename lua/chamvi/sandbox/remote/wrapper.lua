@@ -9,6 +9,8 @@
 -- `jobs` tells the two apart: "Done(143)" or "Terminated". dash and busybox know that after a `wait`, bash only before
 -- it, so there a trapped SIGCHLD interrupts the first `wait` (with 145).
 --
+-- `timeout` ends with the command. What else of the group has not obeyed its SIGTERM by then is killed later.
+--
 -- A time-out is told from a command's own 124 and 137 by `timeout -v`, which then says so on its stderr. That is a pipe
 -- to the outer shell; the inner one gives the command the real stderr.
 --
@@ -85,8 +87,13 @@ chamvi_note=$(
     else
         jobs
     fi
-    printf '|%s|' "$chamvi_code"
+    printf '|%s|%s' "$chamvi_code" "$!"
 )
+case $chamvi_note in
+*'timeout: '*'|124|'*)
+    { sleep @kill_after@; kill -KILL "-${chamvi_note##*|}"; } </dev/null >/dev/null 2>&1 3>&- 4>&- 5>&- &
+    ;;
+esac
 chamvi_count <"$chamvi_events"
 [ "$chamvi_kills" = "$chamvi_before" ] || chamvi_note=${chamvi_note}oom
 trap '' PIPE
@@ -187,7 +194,7 @@ function wrapper.read(text)
     if not note then
         return nil
     end
-    local words, digits, oom = note:match("^(.*)|(%d%d?%d?)|(%l*)$")
+    local words, digits, oom = note:match("^(.*)|(%d%d?%d?)|%d*(%l*)$")
     local code = tonumber(digits)
     if code and code > 255 then
         return nil
