@@ -47,6 +47,8 @@ struct cv_channel {
     struct cv_op *launch;    /* the operation of the launch, until it ends */
     struct cv_op *removal;   /* the operation of the removal, if any */
     bool removed;            /* the supervisor has said so */
+    bool removal_owed;       /* its frame found no memory yet */
+    unsigned aborts_owed;    /* the same of aborts: cv_op.abort_owed */
     struct cv_err failure;   /* why the removal failed */
     bool shut_down;          /* our direction is closed */
     uint64_t unreturned;     /* output bytes received whose credit was not yet given back */

@@ -6,6 +6,7 @@
 
 local errors = require "chamvi.sandbox.errors"
 local native = require "chamvi.sandbox.core"
+local printed = require "chamvi.sandbox.printed"
 local signals = require "chamvi.sandbox.signal"
 
 local options = {}
@@ -171,7 +172,7 @@ function options.record(fields)
         for name, field in pairs(value) do
             local kind = fields[name]
             if not kind then
-                return ('has the unknown field "%s"'):format(tostring(name))
+                return ('has the unknown field "%s"'):format(printed(name))
             end
             local wrong = kind(field)
             if wrong then
@@ -205,7 +206,7 @@ function options.check(what, value, fields, required)
     for name, field in pairs(value or {}) do
         local kind = fields[name]
         if not kind then
-            errors.raise_definition("unknown_option", ('%s: unknown option "%s"'):format(what, tostring(name)))
+            errors.raise_definition("unknown_option", ('%s: unknown option "%s"'):format(what, printed(name)))
         end
         local wrong = kind(field)
         if wrong then

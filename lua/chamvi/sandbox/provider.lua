@@ -58,6 +58,13 @@ local OWN_CODES = {
     not_ready = true,
 }
 
+local function create_failed(where, err, message)
+    return errors.sandbox("create_failed", ("no workspace could be made %s: %s"):format(where, message), {
+        detail = err.detail,
+        cause = err,
+    })
+end
+
 --- The error of a create for what went wrong in it.
 ---@param where string "in /tmp/workspaces", "at unix:///run/docker.sock"
 ---@param err chamvi.Error
@@ -66,10 +73,21 @@ function provider.create_error(where, err)
     if errors.is_error(err, "ValidationError") or OWN_CODES[err.code] then
         return err
     end
-    return errors.sandbox("create_failed", ("no workspace could be made %s: %s"):format(where, err.message), {
-        detail = err.detail,
-        cause = err,
-    })
+    return create_failed(where, err, err.message)
+end
+
+--- The same when what the create had made could not be removed. That is not what `aborted` says: nobody would look.
+---@param where string
+---@param err chamvi.Error as create_error gave it
+---@param left chamvi.Error
+---@return chamvi.Error
+function provider.not_removed(where, err, left)
+    local message = ("%s; and its folder could not be removed: %s"):format(err.message, left.message)
+    if err.code == "aborted" then
+        return create_failed(where, err, message)
+    end
+    err.message = message
+    return err
 end
 
 return provider

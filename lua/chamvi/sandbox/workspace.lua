@@ -4,6 +4,7 @@ local errors = require "chamvi.sandbox.errors"
 local exec_request = require "chamvi.sandbox.exec_request"
 local files = require "chamvi.sandbox.files"
 local loop = require "chamvi.sandbox.loop"
+local printed = require "chamvi.sandbox.printed"
 local report = require "chamvi.sandbox.report"
 local task = require "chamvi.sandbox.task"
 
@@ -69,7 +70,7 @@ function workspaces.new(input)
 end
 
 local function check_self(self, method)
-    if getmetatable(self) ~= Workspace then
+    if not rawequal(getmetatable(self), Workspace) then
         error(("bad argument #1 to '%s' (workspace expected, got %s)"):format(method, type(self)), 3)
     end
 end
@@ -228,7 +229,7 @@ end
 local function close(self)
     local called, disposed, err = pcall(self.dispose, self)
     if not disposed or not called then
-        report(("closing the workspace %s failed: %s"):format(self.id, tostring(called and err or disposed)))
+        report(("closing the workspace %s failed: %s"):format(self.id, printed(called and err or disposed)))
     end
 end
 

@@ -87,7 +87,7 @@ function Manager:attach(engine) end
 ---@return chamvi.RunHooks
 function Manager:hooks() end
 
---- Calls `fn(run)` and releases the run however that ends. Waits for the release.
+--- Calls `fn(run)` and releases the run however that ends. Waits for the release, except when the coroutine is closed.
 ---@param run_id string
 ---@param fn fun(run: chamvi.BoundRun): ...
 ---@return any ... the results of fn; what it raised is raised again

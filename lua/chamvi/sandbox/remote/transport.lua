@@ -2,6 +2,13 @@
 
 local at_most = require "chamvi.sandbox.at_most"
 local errors = require "chamvi.sandbox.errors"
+<<<<<<< HEAD
+=======
+local printed = require "chamvi.sandbox.printed"
+local signals = require "chamvi.sandbox.signal"
+local task = require "chamvi.sandbox.task"
+local timer = require "chamvi.sandbox.timer"
+>>>>>>> main
 
 local transports = {}
 
@@ -29,7 +36,7 @@ local transports = {}
 
 -- In words for a message.
 local function describe(value)
-    return errors.is_error(value) and value.message or tostring(value)
+    return errors.is_error(value) and value.message or printed(value)
 end
 
 -- What a transport's own error may be when the program was not started; else nobody knows what became of it.
@@ -113,7 +120,7 @@ function transports.remove(transport)
     if errors.is_error(cause) then
         return nil, cause
     end
-    local words = cause == nil and "it gave no reason" or tostring(cause)
+    local words = cause == nil and "it gave no reason" or printed(cause)
     return nil, errors.sandbox("remove_failed", "the transport could not remove the workspace: " .. words, {
         cause = cause,
     })
