@@ -102,7 +102,8 @@ local function ask_helper(name, registry, signal)
     end
     local answer = native.json_decode(result.stdout)
     if type(answer) ~= "table" or type(answer.Username) ~= "string" or type(answer.Secret) ~= "string" then
-        return nil, errors.sandbox("image_unavailable", ("the credential helper %s gave no credentials"):format(command))
+        local message = "the credential helper %s gave no credentials"
+        return nil, errors.sandbox("image_unavailable", message:format(command))
     end
     if answer.Username == "<token>" then
         return { identitytoken = answer.Secret, serveraddress = registry }

@@ -217,8 +217,8 @@ local function create(self, given)
     return workspace
 end
 
--- Waits for a create. After an abort not for ever: an engine that hangs may have made a container all the same, which is
--- then removed in the background.
+-- Waits for a create. After an abort not for ever: an engine that hangs may have made a container all the same, which
+-- is then removed in the background.
 local function await(self, job, signal)
     if signal and not job.done then
         local either, cancel = task.future(), nil

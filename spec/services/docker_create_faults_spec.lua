@@ -1,4 +1,5 @@
--- A create is a transaction: whatever happens on the way, it ends, in time and with the first error, and leaves nothing.
+-- A create is a transaction: whatever happens on the way, it ends, in time and with the first error, and leaves
+-- nothing.
 
 local docker_target = require "spec.support.docker_target"
 local engine_proxy = require "spec.support.engine_proxy"
@@ -115,7 +116,8 @@ docker_target.each(busted, { "docker", "podman" }, "creates", function(target)
         limits.REQUEST, limits.START, limits.EXIT = 1500, 1500, 500
         for _, step in ipairs(steps()) do
             -- Those of commands have a spec of their own.
-            for _, act in ipairs(step:find("/exec") and {} or step:find("^POST") and { "hang", "mute" } or { "hang" }) do
+            local acts = step:find("^POST") and { "hang", "mute" } or { "hang" }
+            for _, act in ipairs(step:find("/exec") and {} or acts) do
                 proxy:set({ { match = pattern(step), act = act } })
                 fails("create_failed engine_unreachable", create())
                 assert.same({}, target.left(), step .. ", " .. act)

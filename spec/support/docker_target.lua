@@ -1,5 +1,5 @@
--- A container engine of scripts/services as a target of the conformance suite, and as other specs of the Docker provider
--- need it.
+-- A container engine of scripts/services as a target of the conformance suite, and as other specs of the Docker
+-- provider need it.
 
 local assert = require "luassert"
 local constants = require "chamvi.sandbox.constants"
@@ -49,7 +49,7 @@ end
 ---@field options fun(options?: chamvi.DockerOptions): chamvi.DockerOptions what its providers are made with
 ---@field container fun(workspace: chamvi.Workspace): string its container's name
 ---@field lose fun(workspace: chamvi.Workspace) removes the container, and not its volume
----@field left fun(): string[] ids of workspaces, and names of other containers and volumes, that are new since the start
+---@field left fun(): string[] what is new since the start: ids of workspaces, names of other containers and volumes
 ---@field running fun(word: string): boolean
 ---@field close fun() removes what the target made; specs call it at their end
 

@@ -106,7 +106,10 @@ local function new_result(outcome, stdout, stderr, duration_ms)
     local exit = outcome.exit
     local signaled = exit.term_signal ~= nil
     return {
-        status = exit.timed_out and "timed_out" or exit.oom_killed and "oom_killed" or signaled and "signaled" or "exited",
+        status = exit.timed_out and "timed_out"
+            or exit.oom_killed and "oom_killed"
+            or signaled and "signaled"
+            or "exited",
         exit_code = exit.timed_out and 124 or compat.integer(exit.code),
         term_signal = signaled and compat.integer(exit.term_signal) or nil,
         stdout = stdout.collector:text(),

@@ -2,13 +2,7 @@
 
 local at_most = require "chamvi.sandbox.at_most"
 local errors = require "chamvi.sandbox.errors"
-<<<<<<< HEAD
-=======
 local printed = require "chamvi.sandbox.printed"
-local signals = require "chamvi.sandbox.signal"
-local task = require "chamvi.sandbox.task"
-local timer = require "chamvi.sandbox.timer"
->>>>>>> main
 
 local transports = {}
 
@@ -47,8 +41,8 @@ local NOTHING_RAN = { engine_unreachable = true, forbidden = true, gone = true, 
 ---@param argv string[]
 ---@param given chamvi.TransportExec
 ---@return integer|nil exit_code
----@return chamvi.Error? err SandboxError `transport_lost`, with the transport's own as `cause`; its own alone where that
----   says that nothing ran
+---@return chamvi.Error? err SandboxError `transport_lost`, with the transport's own as `cause`; its own where that says
+---   that nothing ran
 function transports.exec(transport, argv, given)
     local called, result, err = pcall(transport.exec, transport, argv, given)
     if not called then
