@@ -40,7 +40,7 @@ local function is_verified(option)
 end
 
 --- Reads the option, and the environment where it says nothing. Contacts nothing.
----@param option? { host?: string, tls_verify?: boolean, cert_path?: string }
+---@param option? chamvi.DockerHost
 ---@return chamvi.DockerAddress # a host that makes no sense raises an InvalidAgentDefinitionError
 function address.resolve(option)
     option = option or {}

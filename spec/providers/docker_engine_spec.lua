@@ -45,8 +45,8 @@ describe("an engine", function()
     it("whose socket nobody serves is unreachable", function()
         local folder = scratch.folder()
         -- Its server has gone without removing it.
-        scratch.shell(("node -e 'require(\"net\").createServer().listen(\"%s/dead\", () => process.kill(process.pid, 9))'")
-            :format(folder) .. " || true")
+        local server = "require(\"net\").createServer().listen(\"%s/dead\", () => process.kill(process.pid, 9))"
+        scratch.shell(("node -e '" .. server .. "' || true"):format(folder))
         assert.matches("refused", unreachable("unix://" .. folder .. "/dead"))
         scratch.remove(folder)
     end)

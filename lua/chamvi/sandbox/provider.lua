@@ -24,7 +24,7 @@ local CREATE_OPTIONS = {
 ---@field ref? string a branch, tag, full ref name or full commit id
 ---@field image? string of containers and pods; means nothing for local workspaces
 ---@field env? table<string, string> wins over the provider's
----@field limits? chamvi.Limits win over the provider's
+---@field limits? chamvi.Limits win over the provider's; of a local workspace only `timeout_ms` means something
 ---@field signal? chamvi.Signal aborts the create
 
 --- Checks the request of a create.
