@@ -57,20 +57,26 @@ local function lines_of(text)
     return lines
 end
 
+--- Docker's client, in words for a shell that has more to do with it than `try` can.
+---@return string
+function Engine:client()
+    local settings = { "DOCKER_HOST=" .. self.host }
+    if self.cert_path then
+        settings[2], settings[3] = "DOCKER_TLS_VERIFY=1", "DOCKER_CERT_PATH=" .. self.cert_path
+    end
+    return ("env -u DOCKER_CONTEXT -u DOCKER_TLS -u DOCKER_TLS_VERIFY -u DOCKER_CERT_PATH %s timeout -k 5 %d docker")
+        :format(words(settings), CALL_MAX_S)
+end
+
 --- Runs Docker's client.
 ---@param ... string its arguments
 ---@return boolean succeeded
 ---@return string stdout
 ---@return string stderr
 function Engine:try(...)
-    local settings = { "DOCKER_HOST=" .. self.host }
-    if self.cert_path then
-        settings[2], settings[3] = "DOCKER_TLS_VERIFY=1", "DOCKER_CERT_PATH=" .. self.cert_path
-    end
     local errors = os.tmpname()
-    local pipe = assert(io.popen(("env -u DOCKER_CONTEXT -u DOCKER_TLS -u DOCKER_TLS_VERIFY -u DOCKER_CERT_PATH %s "
-        .. "timeout -k 5 %d docker %s </dev/null 2>%s; echo \"status $?\""):format(words(settings), CALL_MAX_S,
-        words({ ... }), scratch.quote(errors))))
+    local pipe = assert(io.popen(("%s %s </dev/null 2>%s; echo \"status $?\""):format(self:client(), words({ ... }),
+        scratch.quote(errors))))
     local text = pipe:read("*a")
     pipe:close()
     local stderr = scratch.read(errors)
@@ -175,27 +181,45 @@ function Engine:state(id)
     return inspected and inspected.State.Status
 end
 
---- What the Engine API answers to a GET, asked by curl.
+-- What the Engine API answers, asked by curl: a status and a body.
+local function ask(self, arguments, path)
+    local address = self.host:match("^unix://(.*)$")
+    if address then
+        arguments = { "--unix-socket", address, compat.unpack(arguments) }
+        path = "http://localhost" .. path
+    elseif self.cert_path then
+        arguments = { "--cacert", self.cert_path .. "/ca.pem", "--cert", self.cert_path .. "/cert.pem", "--key",
+            self.cert_path .. "/key.pem", compat.unpack(arguments) }
+        path = self.host:gsub("^tcp", "https") .. path
+    else
+        path = self.host:gsub("^tcp", "http") .. path
+    end
+    local text = scratch.shell(("curl -sSg -m %d -w '\\n%%{http_code}' %s %s"):format(CALL_MAX_S, words(arguments),
+        scratch.quote(path)))
+    local body, status = text:match("^(.*)\n(%d+)$")
+    return tonumber(status), body
+end
+
+--- What the Engine API answers to a GET.
 ---@param path string such as "/version"
 ---@return any|nil answer nil when it is 404
 function Engine:get(path)
-    local where
-    local address = self.host:match("^unix://(.*)$")
-    if address then
-        where = { "--unix-socket", address, "http://localhost" .. path }
-    elseif self.cert_path then
-        where = { "--cacert", self.cert_path .. "/ca.pem", "--cert", self.cert_path .. "/cert.pem", "--key",
-            self.cert_path .. "/key.pem", (self.host:gsub("^tcp", "https")) .. path }
-    else
-        where = { (self.host:gsub("^tcp", "http")) .. path }
-    end
-    local text = scratch.shell(("curl -sSg -m %d -w '\\n%%{http_code}' %s"):format(CALL_MAX_S, words(where)))
-    local body, status = text:match("^(.*)\n(%d+)$")
-    if status == "404" then
+    local status, body = ask(self, {}, path)
+    if status == 404 then
         return nil
     end
-    assert(status == "200", text)
+    assert(status == 200, body)
     return (assert(native.json_decode(body)))
+end
+
+--- Makes an image of a container, as it is. Docker's client can't with Podman 4.3.
+---@param id string
+---@param image string with a tag
+function Engine:commit(id, image)
+    local name, tag = image:match("^(.*):(.*)$")
+    local status, body = ask(self, { "-H", "Content-Type: application/json", "-d", "{}" },
+        ("/commit?container=%s&repo=%s&tag=%s"):format(id, name, tag))
+    assert(status == 201, body)
 end
 
 --- How many execs run in a container by the engine's own account.

@@ -1,6 +1,7 @@
 -- How remote workspaces are made, found gone and disposed, on a transport that does whatever a spec wants.
 
 local constants = require "chamvi.sandbox.constants"
+local errors = require "chamvi.sandbox.errors"
 local fake_transport = require "spec.support.fake_transport"
 local sandbox = require "chamvi.sandbox"
 local stderr_lines = require "spec.support.stderr"
@@ -144,6 +145,25 @@ describe("a remote workspace", function()
             fails("transport_lost", workspace:exec({ "x" }))
             assert.is_false(workspace.disposed)
         end)
+    end)
+
+    describe("passes on what its transport says when nothing ran, which is", function()
+        for _, code in ipairs({ "engine_unreachable", "forbidden", "not_ready", "gone" }) do
+            it(code, function()
+                local disposed = code == "gone"
+                local cause = errors.sandbox(code, "words")
+                local workspace = new(function()
+                    return nil, cause
+                end, { alive = function() return true end })
+                local _, err = workspace:exec({ "x" })
+                assert.equal(cause, err)
+                assert.equal(disposed, workspace.disposed)
+                fails(code, workspace:read_file("x"))
+                if disposed then
+                    fails("gone", workspace:exec({ "x" }))
+                end
+            end)
+        end
     end)
 
     it("is asked nothing after a result, an abort and a wrong folder", function()

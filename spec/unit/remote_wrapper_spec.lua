@@ -87,6 +87,35 @@ describe("the wrapper", function()
             end
         end)
 
+        -- A stand-in for the counts of a control group, of either version.
+        for file, text in pairs({
+            ["memory.events"] = "low 0\nhigh 0\nmax 7\noom 2\noom_kill %d\noom_group_kill 0\n",
+            ["memory/memory.oom_control"] = "oom_kill_disable 0\nunder_oom 0\noom_kill %d\n",
+        }) do
+            with_shell("tells kills for want of memory by " .. file, function()
+                if scratch.shell("id -u") ~= "0\n" then
+                    return pending("only root can mount the stand-in")
+                end
+                local path = "/sys/fs/cgroup/" .. file
+                local options = {
+                    before = ("unshare --mount sh -c %s sh"):format(scratch.quote(([[
+                        mount -t tmpfs none /sys/fs/cgroup && mkdir -p %s && printf %s >%s && exec "$@"
+                    ]]):format(path:match("^(.*)/"), scratch.quote(text:format(1):gsub("\n", "\\n")), path))),
+                }
+                local kill = ("printf %s >%s; "):format(scratch.quote(text:format(2):gsub("\n", "\\n")), path)
+                local function exit_of(script)
+                    return run(shell, { "sh", "-c", script }, options).exit
+                end
+                local exit = exit_of(kill .. "kill -KILL $$")
+                assert.same({ true, 137, 9 }, { exit.oom_killed, exit.code, exit.term_signal })
+                exit = exit_of(kill .. "exit 137")
+                assert.same({ true, 137 }, { exit.oom_killed, exit.code, exit.term_signal })
+                assert.is_false(exit_of(kill .. "exit 1").oom_killed)
+                assert.is_false(exit_of("kill -KILL $$").oom_killed)
+                assert.is_false(exit_of("exit 137").oom_killed)
+            end)
+        end
+
         with_shell("tells a time-out", function()
             local seen = run(shell, { "sleep", "30" }, { timeout_ms = 100 })
             assert.equal(124, seen.exit.code)

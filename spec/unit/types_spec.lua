@@ -1,6 +1,7 @@
 -- Holds the definitions under types/ against the sources and against what is there at run time.
 
 local definitions = require "spec.support.definitions"
+local docker = require "chamvi.sandbox.docker"
 local errors = require "chamvi.sandbox.errors"
 local host = require "chamvi.sandbox.host"
 local local_sandbox = require "chamvi.sandbox.local"
@@ -11,6 +12,7 @@ local workspace_tools = require "chamvi.sandbox.workspace_tools"
 
 local LIBRARY = "lua/chamvi/sandbox/"
 local LOCAL = "providers/local/init.lua"
+local DOCKER = "providers/docker/init.lua"
 
 local function files(folder, name)
     local list = {}
@@ -54,6 +56,7 @@ describe("the definitions #unsanitized", function()
         it("the modules", function()
             assert_declared("chamvi.sandbox", sandbox)
             assert_declared("chamvi.sandbox.local", local_sandbox)
+            assert_declared("chamvi.sandbox.docker", docker)
             assert_declared("chamvi.sandbox.host", host)
             assert_declared("chamvi.sandbox.tools", sandbox.tools)
         end)
@@ -69,6 +72,7 @@ describe("the definitions #unsanitized", function()
         it("a provider, a workspace and its info", function()
             local repository = scratch.repository(place.folder .. "/repository")
             assert_declared("chamvi.LocalProvider", place.provider())
+            assert_declared("chamvi.DockerProvider", docker.create_docker_sandbox())
             place.with(function(workspace)
                 assert_declared("chamvi.Workspace", workspace)
                 assert_declared("chamvi.WorkspaceInfo", workspace.info)
@@ -140,7 +144,10 @@ describe("the definitions #unsanitized", function()
             ["chamvi.NormalizeRepoOptions"] = { LIBRARY .. "rules.lua", "NORMALIZE_OPTIONS" },
             ["chamvi.RemoteOptions"] = { LIBRARY .. "remote.lua", "REMOTE_OPTIONS" },
             ["chamvi.LocalOptions"] = { LOCAL, "PROVIDER_OPTIONS" },
-            ["chamvi.CreateOptions"] = { LOCAL, "CREATE_OPTIONS" },
+            ["chamvi.CreateOptions"] = { LIBRARY .. "provider.lua", "CREATE_OPTIONS" },
+            ["chamvi.DockerOptions"] = { DOCKER, "PROVIDER_OPTIONS" },
+            ["chamvi.DockerHost"] = { DOCKER, "HOST_OPTIONS" },
+            ["chamvi.RegistryAuth"] = { DOCKER, "AUTH_OPTIONS" },
             ["chamvi.WorkspaceManagerOptions"] = { LIBRARY .. "manager.lua", "MANAGER_OPTIONS" },
             ["chamvi.AcquireOptions"] = { LIBRARY .. "manager.lua", "ACQUIRE_OPTIONS" },
             ["chamvi.OpenAIOptions"] = { LIBRARY .. "tools.lua", "OPENAI_OPTIONS" },
@@ -193,10 +200,12 @@ describe("the definitions #unsanitized", function()
         local sources = definitions.read(files("lua providers", "*.lua"))
 
         it("the classes", function()
-            -- Its functions are local ones of the constructor.
-            local functions = definitions.read({ LOCAL }).functions
-            local provider = sources.classes["chamvi.LocalProvider"].members
-            provider.create, provider.collect_garbage = functions.create_workspace, functions.collect_garbage
+            -- Their functions are local ones of the constructors.
+            for class, path in pairs({ ["chamvi.LocalProvider"] = LOCAL, ["chamvi.DockerProvider"] = DOCKER }) do
+                local functions = definitions.read({ path }).functions
+                local provider = sources.classes[class].members
+                provider.create, provider.collect_garbage = functions.create_workspace, functions.collect_garbage
+            end
             for class in pairs(declared.classes) do
                 if sources.classes[class] then
                     assert.same({}, definitions.disagreements(declared, sources, class))
@@ -215,6 +224,7 @@ describe("the definitions #unsanitized", function()
                 signal = { LIBRARY .. "signal.lua", "signals", "new" },
             },
             ["chamvi.sandbox.local"] = { create_local_sandbox = { LOCAL, "local_sandbox", "create_local_sandbox" } },
+            ["chamvi.sandbox.docker"] = { create_docker_sandbox = { DOCKER, "docker", "create_docker_sandbox" } },
             ["chamvi.sandbox.host"] = {},
             ["chamvi.sandbox.tools"] = {},
         }

@@ -5,6 +5,7 @@
 -- read after `option "name"`.
 
 local errors = require "chamvi.sandbox.errors"
+local is_utf8 = require "chamvi.sandbox.is_utf8"
 local native = require "chamvi.sandbox.core"
 local printed = require "chamvi.sandbox.printed"
 local signals = require "chamvi.sandbox.signal"
@@ -157,6 +158,19 @@ function options.env(value)
         end
         if type(text) ~= "string" then
             return ("has a value that is no string but a %s: %s"):format(type(text), name)
+        end
+    end
+end
+
+--- The same for environments that travel as JSON: a value is UTF-8 too.
+function options.utf8_env(value)
+    local wrong = options.env(value)
+    if wrong then
+        return wrong
+    end
+    for name, text in pairs(value) do
+        if not is_utf8(text) then
+            return "has a value that is no UTF-8 text: " .. name
         end
     end
 end

@@ -203,4 +203,16 @@ function task.complete(watch, id, code, message, detail)
     return nil, errors.from_core(value, text, { detail = more, partial = partial })
 end
 
+--- Waits for a time.
+---@param ms integer
+---@return true|nil
+---@return chamvi.Error? err the core can't be used
+function task.pause(ms)
+    local core, err = loop.core()
+    if not core then
+        return nil, err
+    end
+    return task.complete(nil, core:timer(ms))
+end
+
 return task

@@ -20,7 +20,8 @@ local workspaces = {}
 ---@field expires_at integer epoch milliseconds
 
 ---@class chamvi.ExecResult
----@field status "exited"|"signaled"|"timed_out"
+---@field status "exited"|"signaled"|"timed_out"|"oom_killed" the last where the kernel's count of such kills can be
+---   read; of commands at the same time it may be another's
 ---@field exit_code integer as a shell reports it: 127 not found, 126 not executable, 128+n signal n, 124 timeout
 ---@field term_signal? integer
 ---@field stdout string UTF-8, at most OUTPUT_MAX_BYTES

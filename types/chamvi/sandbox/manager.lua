@@ -2,6 +2,15 @@
 
 -- For LuaLS: what `create_workspace_manager` of chamvi.sandbox gives; see types/chamvi/sandbox.lua.
 
+---@class chamvi.CreateOptions
+---@field run_id string
+---@field repo? string a normalized URL; none: an empty git repository
+---@field ref? string a branch, tag, full ref name or full commit id
+---@field image? string of containers and pods; means nothing for local workspaces
+---@field env? table<string, string> wins over the provider's
+---@field limits? chamvi.Limits win over the provider's; of a local workspace only `timeout_ms` means something
+---@field signal? chamvi.Signal aborts the create
+
 ---@class chamvi.Clock
 ---@field now fun(): integer epoch milliseconds
 

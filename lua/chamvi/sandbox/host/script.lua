@@ -377,11 +377,7 @@ function script.sleep(ms)
             type(ms) == "number" and "another number" or type(ms)), 2)
     end
     jobs.check_may_wait("sleep")
-    local core, err = loop.core()
-    if not core then
-        return nil, err
-    end
-    return jobs.complete(nil, core:timer(ms))
+    return jobs.pause(ms)
 end
 
 --- Runs `fn()` as a task and calls `done` with its results, or with nil and what it raised. For programs

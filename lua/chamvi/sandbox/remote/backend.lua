@@ -5,6 +5,7 @@ local callback = require "chamvi.sandbox.callback"
 local compat = require "chamvi.sandbox.compat"
 local errors = require "chamvi.sandbox.errors"
 local file_commands = require "chamvi.sandbox.remote.file_commands"
+local is_utf8 = require "chamvi.sandbox.is_utf8"
 local native = require "chamvi.sandbox.core"
 local report = require "chamvi.sandbox.report"
 local rules = require "chamvi.sandbox.rules"
@@ -42,7 +43,7 @@ end
 local function kill(self, targets)
     task.start(function()
         local killed, err = transports.run_quietly(self.transport, wrapper.kill(targets), KILL_TIMEOUT_MS)
-        if not killed and not self.closed then
+        if not killed and not self.closed and err.code ~= "gone" then
             report(("a command of the workspace %s may still run: %s"):format(self.id, err.message))
         end
     end)
@@ -105,7 +106,10 @@ local function new_result(outcome, stdout, stderr, duration_ms)
     local exit = outcome.exit
     local signaled = exit.term_signal ~= nil
     return {
-        status = exit.timed_out and "timed_out" or signaled and "signaled" or "exited",
+        status = exit.timed_out and "timed_out"
+            or exit.oom_killed and "oom_killed"
+            or signaled and "signaled"
+            or "exited",
         exit_code = exit.timed_out and 124 or compat.integer(exit.code),
         term_signal = signaled and compat.integer(exit.term_signal) or nil,
         stdout = stdout.collector:text(),
@@ -239,12 +243,6 @@ local function run_script(self, argv, stdin, tries)
     return stdout.text()
 end
 
-local function is_utf8(text)
-    local collector = native.create_output_collector(#text)
-    collector:write(text)
-    return collector:text() == text
-end
-
 function Remote:read_file(path)
     local text, err = run_script(self, file_commands.read(path))
     if not text then
@@ -275,6 +273,9 @@ end
 -- ---- The end -----------------------------------------------------------------------------------
 
 function Remote:is_lost(err)
+    if err.code == "gone" then
+        return true
+    end
     local unknown = err.code == "transport_lost" or err.code == "no_shell"
     return unknown and not self.closed and transports.says_dead(self.transport, constants.ALIVE_PROBE_TIMEOUT_MS)
 end

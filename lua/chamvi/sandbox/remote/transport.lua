@@ -1,10 +1,8 @@
 -- Calls of a transport, which is anybody's code: what it raises or returns instead of an answer becomes an error.
 
+local at_most = require "chamvi.sandbox.at_most"
 local errors = require "chamvi.sandbox.errors"
 local printed = require "chamvi.sandbox.printed"
-local signals = require "chamvi.sandbox.signal"
-local task = require "chamvi.sandbox.task"
-local timer = require "chamvi.sandbox.timer"
 
 local transports = {}
 
@@ -35,12 +33,16 @@ local function describe(value)
     return errors.is_error(value) and value.message or printed(value)
 end
 
+-- What a transport's own error may be when the program was not started; else nobody knows what became of it.
+local NOTHING_RAN = { engine_unreachable = true, forbidden = true, gone = true, not_ready = true }
+
 --- Runs argv. Waits for the transport.
 ---@param transport chamvi.Transport
 ---@param argv string[]
 ---@param given chamvi.TransportExec
 ---@return integer|nil exit_code
----@return chamvi.Error? err SandboxError `transport_lost`, with the transport's own as `cause`
+---@return chamvi.Error? err SandboxError `transport_lost`, with the transport's own as `cause`; its own where that says
+---   that nothing ran
 function transports.exec(transport, argv, given)
     local called, result, err = pcall(transport.exec, transport, argv, given)
     if not called then
@@ -49,36 +51,14 @@ function transports.exec(transport, argv, given)
     if type(result) == "table" and type(result.exit_code) == "number" then
         return result.exit_code
     end
+    if not result and errors.is_error(err, "SandboxError") and NOTHING_RAN[err.code] then
+        return nil, err
+    end
     if not result and err ~= nil then
         return nil, errors.sandbox("transport_lost", "the transport failed: " .. describe(err), { cause = err })
     end
     local message = "the transport answered with neither { exit_code = n } nor an error"
     return nil, errors.sandbox("transport_lost", message, { cause = err })
-end
-
--- Calls `fn(signal)` as a job and waits for it at most that long, then fires the signal. Returns nothing then.
-local function at_most(timeout_ms, fn)
-    local signal = signals.new()
-    local job = task.start(pcall, fn, signal)
-    if not job.done then
-        local either = task.future()
-        local function wake()
-            either:set()
-        end
-        job:subscribe(wake)
-        local cancel = timer(timeout_ms, wake)
-        if not cancel then
-            signal:abort()
-            return
-        end
-        task.wait(either)
-        cancel()
-        if not job.done then
-            signal:abort("it took too long")
-            return
-        end
-    end
-    return task.wait(job)
 end
 
 --- Whether the transport says that its place is no more. Waits for at most that long; a failure, nonsense and no
