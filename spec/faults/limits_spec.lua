@@ -35,7 +35,8 @@ describe("out of", function()
     end)
 
     it("sizes of files, each call says so, the program is not ended by the signal, and nothing is left", function()
-        local printed = scratch.shell(("%s spec/support/limits_program.lua %s sizes"):format(programs.LUA, place.folder))
+        local printed = scratch.shell(("%s spec/support/limits_program.lua %s sizes"):format(
+            programs.LUA, place.folder))
         assert.same({
             "write_file\tok",
             "write_file\tfile_failed: \"f\" can't be written: writing the file: File too large",
