@@ -15,7 +15,8 @@ local loop = require "chamvi.sandbox.loop"
 local native = require "chamvi.sandbox.core"
 local options = require "chamvi.sandbox.options"
 local prepare_workspace = require "chamvi.sandbox.prepare"
-local rules = require "chamvi.sandbox.rules"
+local requests = require "chamvi.sandbox.provider"
+local supervised = require "chamvi.sandbox.supervised"
 local task = require "chamvi.sandbox.task"
 local workspaces = require "chamvi.sandbox.workspace"
 
@@ -32,17 +33,6 @@ local PROVIDER_OPTIONS = {
     env = options.env,
     limits = options.record({ timeout_ms = options.positive_integer }),
     clock = options.clock,
-}
-
--- A manager passes the same options to every provider; of the limits only the lifetime means something here.
-local CREATE_OPTIONS = {
-    run_id = options.string,
-    repo = options.any, -- checked as a model's input by prepare_workspace
-    ref = options.any,
-    image = options.string,
-    env = options.env,
-    limits = options.limits,
-    signal = options.signal,
 }
 
 local function default_root()
@@ -76,17 +66,6 @@ local function environment(folder, ...)
     return list
 end
 
--- What a create under `root` returns for what went wrong in it.
-local function create_error(root, err)
-    if errors.is_error(err, "ValidationError") or err.code == "aborted" or err.code == "checkout_failed" then
-        return err
-    end
-    return errors.sandbox("create_failed", ("no workspace could be made in %s: %s"):format(root, err.message), {
-        detail = err.detail,
-        cause = err,
-    })
-end
-
 -- Removes the workspace. A collection that is at it already is waited for.
 local function remove(root, id, handle)
     local removed, err
@@ -100,7 +79,7 @@ local function remove(root, id, handle)
         if not core then
             return nil, failure
         end
-        task.complete(nil, core:timer(COLLECTION_CHECK_MS))
+        task.pause(COLLECTION_CHECK_MS)
     end
     return nil, errors.sandbox("remove_failed", "a collection is still removing the workspace; dispose it again")
 end
@@ -122,13 +101,12 @@ local function create(provider, given, created_at)
     local handle, err = folders.create(provider.root, id, info, env)
     local workspace = workspaces.new({
         id = id,
-        handle = handle,
         info = info,
-        remove = function()
+        backend = supervised.new(handle, function()
             local used = handle
             handle = nil
             return remove(provider.root, id, used)
-        end,
+        end),
     })
     local prepared
     if handle then
@@ -139,12 +117,12 @@ local function create(provider, given, created_at)
         return workspace
     end
 
-    local failure = create_error(provider.root, err)
+    local failure = requests.create_error("in " .. provider.root, err)
     -- A launch that failed has left nothing; one that was lost may have.
     if handle or err.code == "transport_lost" then
         local removed, left = workspace:dispose()
         if not removed then
-            failure.message = failure.message .. "; and its folder could not be removed: " .. left.message
+            failure = requests.not_removed("in " .. provider.root, failure, left)
         end
     end
     return nil, failure
@@ -158,15 +136,6 @@ end
 ---@field env? table<string, string> added to the environment of every command
 ---@field limits? { timeout_ms?: integer } the lifetime of a workspace; default 30 minutes
 ---@field clock? chamvi.Clock default: the system's
-
----@class chamvi.CreateOptions
----@field run_id string
----@field repo? string a normalized URL; none: an empty git repository
----@field ref? string a branch, tag, full ref name or full commit id
----@field image? string means nothing for local workspaces
----@field env? table<string, string> wins over the provider's
----@field limits? chamvi.Limits only `timeout_ms` means something for local workspaces
----@field signal? chamvi.Signal aborts the create
 
 --- A provider whose workspaces are folders under `root`. Creates nothing yet.
 ---@param given? chamvi.LocalOptions a wrong or unknown one raises an InvalidAgentDefinitionError
@@ -187,17 +156,9 @@ function local_sandbox.create_local_sandbox(given)
     ---@return chamvi.Error? err ValidationError for repo and ref; SandboxError `create_failed`, `checkout_failed`,
     ---   `aborted`
     local function create_workspace(_, request)
-        local asked = options.check("create", request, CREATE_OPTIONS, { "run_id" })
-        task.check_may_wait("create")
-        if asked.signal and asked.signal.aborted then
-            return nil, task.aborted(asked.signal)
-        end
-        if asked.repo ~= nil then
-            local err
-            asked.repo, err = rules.normalize_repo(asked.repo, { allow_file_repos = true })
-            if not asked.repo then
-                return nil, err
-            end
+        local asked, err = requests.check_request(request)
+        if not asked then
+            return nil, err
         end
         return task.wait(task.start(create, provider, asked, provider.now()))
     end

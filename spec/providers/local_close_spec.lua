@@ -5,6 +5,7 @@ end
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 local support = require "spec.support.local_workspace"
+local supervised = require "chamvi.sandbox.supervised"
 local workspaces = require "chamvi.sandbox.workspace"
 local written_to_stderr = require "spec.support.stderr"
 
@@ -196,14 +197,13 @@ describe("a to-be-closed workspace", function()
             return workspaces.new({
                 id = "id",
                 info = {},
-                handle = 0,
-                remove = function()
+                backend = supervised.new(0, function()
                     calls = calls + 1
                     if calls > 1 then
                         return true
                     end
                     return fail()
-                end,
+                end),
             })
         end
 

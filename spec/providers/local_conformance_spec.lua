@@ -35,14 +35,6 @@ describe("local workspaces", function()
             return list
         end,
 
-        running = function(word)
-            for _, pid in ipairs(scratch.list("/proc")) do
-                local command = pid:match("^%d+$") and scratch.read(("/proc/%s/cmdline"):format(pid))
-                if command and ("\0" .. command):find("\0" .. word .. "\0", 1, true) then
-                    return true
-                end
-            end
-            return false
-        end,
+        running = scratch.is_running,
     })
 end)

@@ -14,6 +14,10 @@ function scratch.shell(script)
     return output
 end
 
+--- To be put before the command of a program that ends without closing its state: what that held is no leak, which
+--- the suite's run with a sanitizer must be told.
+scratch.unclosed = "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 "
+
 function scratch.quote(text)
     return "'" .. text:gsub("'", "'\\''") .. "'"
 end
@@ -64,6 +68,18 @@ end
 function scratch.is_alive(pid)
     local status = scratch.read(("/proc/%d/stat"):format(pid))
     return status ~= nil and status:match("^%d+ %(.*%) (%a)") ~= "Z"
+end
+
+--- Whether a process runs that has the word among its arguments.
+---@return boolean
+function scratch.is_running(word)
+    for _, pid in ipairs(scratch.list("/proc")) do
+        local command = pid:match("^%d+$") and scratch.read(("/proc/%s/cmdline"):format(pid))
+        if command and ("\0" .. command):find("\0" .. word .. "\0", 1, true) then
+            return true
+        end
+    end
+    return false
 end
 
 local GIT = "git -c user.name=Spec -c user.email=spec@example.com -c init.defaultBranch=main"

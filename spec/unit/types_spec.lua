@@ -1,6 +1,7 @@
 -- Holds the definitions under types/ against the sources and against what is there at run time.
 
 local definitions = require "spec.support.definitions"
+local docker = require "chamvi.sandbox.docker"
 local errors = require "chamvi.sandbox.errors"
 local host = require "chamvi.sandbox.host"
 local k8s = require "chamvi.sandbox.k8s"
@@ -13,6 +14,7 @@ local workspace_tools = require "chamvi.sandbox.workspace_tools"
 local LIBRARY = "lua/chamvi/sandbox/"
 local LOCAL = "providers/local/init.lua"
 local K8S = "providers/k8s/kubeconfig.lua"
+local DOCKER = "providers/docker/init.lua"
 
 local function files(folder, name)
     local list = {}
@@ -33,7 +35,8 @@ end
 
 local TYPES = files("types", "*.lua")
 
-describe("the definitions", function()
+-- Much plain Lua, which no sanitizer looks into.
+describe("the definitions #unsanitized", function()
     local place = support.place({ teardown = teardown, before_each = before_each, after_each = after_each })
     local declared = definitions.read(TYPES)
 
@@ -56,6 +59,7 @@ describe("the definitions", function()
             assert_declared("chamvi.sandbox", sandbox)
             assert_declared("chamvi.sandbox.local", local_sandbox)
             assert_declared("chamvi.sandbox.k8s", k8s)
+            assert_declared("chamvi.sandbox.docker", docker)
             assert_declared("chamvi.sandbox.host", host)
             assert_declared("chamvi.sandbox.tools", sandbox.tools)
         end)
@@ -71,6 +75,7 @@ describe("the definitions", function()
         it("a provider, a workspace and its info", function()
             local repository = scratch.repository(place.folder .. "/repository")
             assert_declared("chamvi.LocalProvider", place.provider())
+            assert_declared("chamvi.DockerProvider", docker.create_docker_sandbox())
             place.with(function(workspace)
                 assert_declared("chamvi.Workspace", workspace)
                 assert_declared("chamvi.WorkspaceInfo", workspace.info)
@@ -148,10 +153,14 @@ clusters: [{name: k, cluster: {server: "https://localhost"}}]
         end)
 
         local option_tables = {
-            ["chamvi.ExecOptions"] = { LIBRARY .. "workspace.lua", "EXEC_OPTIONS" },
+            ["chamvi.ExecOptions"] = { LIBRARY .. "exec_request.lua", "EXEC_OPTIONS" },
             ["chamvi.NormalizeRepoOptions"] = { LIBRARY .. "rules.lua", "NORMALIZE_OPTIONS" },
+            ["chamvi.RemoteOptions"] = { LIBRARY .. "remote.lua", "REMOTE_OPTIONS" },
             ["chamvi.LocalOptions"] = { LOCAL, "PROVIDER_OPTIONS" },
-            ["chamvi.CreateOptions"] = { LOCAL, "CREATE_OPTIONS" },
+            ["chamvi.CreateOptions"] = { LIBRARY .. "provider.lua", "CREATE_OPTIONS" },
+            ["chamvi.DockerOptions"] = { DOCKER, "PROVIDER_OPTIONS" },
+            ["chamvi.DockerHost"] = { DOCKER, "HOST_OPTIONS" },
+            ["chamvi.RegistryAuth"] = { DOCKER, "AUTH_OPTIONS" },
             ["chamvi.WorkspaceManagerOptions"] = { LIBRARY .. "manager.lua", "MANAGER_OPTIONS" },
             ["chamvi.AcquireOptions"] = { LIBRARY .. "manager.lua", "ACQUIRE_OPTIONS" },
             ["chamvi.KubeConfigOptions"] = { K8S, "OPTIONS" },
@@ -205,10 +214,12 @@ clusters: [{name: k, cluster: {server: "https://localhost"}}]
         local sources = definitions.read(files("lua providers", "*.lua"))
 
         it("the classes", function()
-            -- Its functions are local ones of the constructor.
-            local functions = definitions.read({ LOCAL }).functions
-            local provider = sources.classes["chamvi.LocalProvider"].members
-            provider.create, provider.collect_garbage = functions.create_workspace, functions.collect_garbage
+            -- Their functions are local ones of the constructors.
+            for class, path in pairs({ ["chamvi.LocalProvider"] = LOCAL, ["chamvi.DockerProvider"] = DOCKER }) do
+                local functions = definitions.read({ path }).functions
+                local provider = sources.classes[class].members
+                provider.create, provider.collect_garbage = functions.create_workspace, functions.collect_garbage
+            end
             for class in pairs(declared.classes) do
                 if sources.classes[class] then
                     assert.same({}, definitions.disagreements(declared, sources, class))
@@ -219,6 +230,7 @@ clusters: [{name: k, cluster: {server: "https://localhost"}}]
         -- By class and name, where the sources call it otherwise.
         local elsewhere = {
             ["chamvi.sandbox"] = {
+                create_remote_workspace = { LIBRARY .. "remote.lua", nil, "return" },
                 create_workspace_manager = { LIBRARY .. "manager.lua", nil, "create_workspace_manager" },
                 is_error = { LIBRARY .. "errors.lua", "errors", "is_error" },
                 null = { LIBRARY .. "init.lua", "sandbox", "null" },
@@ -226,6 +238,7 @@ clusters: [{name: k, cluster: {server: "https://localhost"}}]
                 signal = { LIBRARY .. "signal.lua", "signals", "new" },
             },
             ["chamvi.sandbox.local"] = { create_local_sandbox = { LOCAL, "local_sandbox", "create_local_sandbox" } },
+            ["chamvi.sandbox.docker"] = { create_docker_sandbox = { DOCKER, "docker", "create_docker_sandbox" } },
             ["chamvi.sandbox.host"] = {},
             ["chamvi.sandbox.tools"] = {},
         }

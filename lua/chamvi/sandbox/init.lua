@@ -4,6 +4,7 @@ local compat = require "chamvi.sandbox.compat"
 local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 local host = require "chamvi.sandbox.host"
+local create_remote_workspace = require "chamvi.sandbox.remote"
 local create_workspace_manager = require "chamvi.sandbox.manager"
 local null = require "chamvi.sandbox.null"
 local prepare_workspace = require "chamvi.sandbox.prepare"
@@ -18,6 +19,7 @@ sandbox.signal = signals.new
 sandbox.prepare_workspace = prepare_workspace
 sandbox.create_workspace_manager = create_workspace_manager
 sandbox.tools = compat.deep_copy(tools)
+sandbox.create_remote_workspace = create_remote_workspace
 
 --- JSON null in what a model sees: `vim.NIL` in Neovim, else equal to `cjson.null` and `ngx.null`.
 ---@type lightuserdata|userdata

@@ -2,36 +2,11 @@
 
 local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
+local git_argv = require "chamvi.sandbox.git_argv"
 local options = require "chamvi.sandbox.options"
 local rules = require "chamvi.sandbox.rules"
 
 local INPUT = { repo = options.any, ref = options.any, signal = options.signal }
-
--- git asks nobody, runs no hook, uses no stored credentials and no transport but these two. Both askpass
--- variables must be empty too: the option alone leaves the variables in force.
-local GIT = {
-    "env",
-    "GIT_TERMINAL_PROMPT=0",
-    "GIT_ASKPASS=",
-    "SSH_ASKPASS=",
-    "GIT_ALLOW_PROTOCOL=https:file",
-    "git",
-    "-c",
-    "core.askPass=",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "credential.helper=",
-    "-c",
-    "init.defaultBranch=main",
-    "-c",
-    "advice.detachedHead=false",
-    -- A transfer that crawls for a minute is given up.
-    "-c",
-    "http.lowSpeedLimit=1000",
-    "-c",
-    "http.lowSpeedTime=60",
-}
 
 -- User info may be a password.
 local function redact(text)
@@ -44,14 +19,10 @@ end
 
 -- Runs git; `doing` says what for. Returns its result when it exited with 0 or `accepted`.
 local function git(workspace, signal, doing, arguments, accepted)
-    local argv = {}
-    for _, argument in ipairs(GIT) do
-        table.insert(argv, argument)
-    end
-    for _, argument in ipairs(arguments) do
-        table.insert(argv, argument)
-    end
-    local result, err = workspace:exec(argv, { timeout_ms = constants.EXEC_TIMEOUT_MAX_MS, signal = signal })
+    local result, err = workspace:exec(git_argv(arguments), {
+        timeout_ms = constants.EXEC_TIMEOUT_MAX_MS,
+        signal = signal,
+    })
     if not result then
         return nil, err
     end
@@ -136,8 +107,7 @@ return function(workspace, input)
         end
     end
 
-    -- Without a template there are no hooks.
-    ok, err = git(workspace, signal, "git init", { "init", "--quiet", "--template=" })
+    ok, err = git(workspace, signal, "git init", git_argv.INIT)
     if not ok then
         return nil, err
     end

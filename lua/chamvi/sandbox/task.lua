@@ -9,6 +9,7 @@ local compat = require "chamvi.sandbox.compat"
 local errors = require "chamvi.sandbox.errors"
 local host = require "chamvi.sandbox.host"
 local loop = require "chamvi.sandbox.loop"
+local printed = require "chamvi.sandbox.printed"
 
 local task = {}
 
@@ -146,6 +147,13 @@ function task.aborted(signal)
     return abort_error(message, reason)
 end
 
+--- The error of a call whose `on_output` failed.
+---@param cause any what it raised
+---@return chamvi.Error
+function task.output_failed(cause)
+    return abort_error("on_output failed: " .. printed(cause), cause)
+end
+
 --- Waits for an operation of the core.
 ---@param watch? { signal?: chamvi.Signal, on_output?: function } what aborts it, and who gets its output
 ---@param id integer|nil what the core returned: an id, or nil, code, message, detail
@@ -169,7 +177,7 @@ function task.complete(watch, id, code, message, detail)
         elseif not broken then
             local ok, cause = callback.call("on_output", on_output, ...)
             if not ok then
-                broken = abort_error("on_output failed: " .. tostring(cause), cause)
+                broken = task.output_failed(cause)
                 abort(broken.message)
             end
         end
@@ -193,6 +201,18 @@ function task.complete(watch, id, code, message, detail)
         return nil, task.aborted(signal)
     end
     return nil, errors.from_core(value, text, { detail = more, partial = partial })
+end
+
+--- Waits for a time.
+---@param ms integer
+---@return true|nil
+---@return chamvi.Error? err the core can't be used
+function task.pause(ms)
+    local core, err = loop.core()
+    if not core then
+        return nil, err
+    end
+    return task.complete(nil, core:timer(ms))
 end
 
 return task

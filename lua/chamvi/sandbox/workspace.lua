@@ -1,127 +1,14 @@
--- A workspace whose commands a supervisor runs, and the checks of what its calls are given.
+-- A workspace as users see it, whatever runs its commands: the checks of what its calls are given, and its life.
 
-local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
+local exec_request = require "chamvi.sandbox.exec_request"
 local files = require "chamvi.sandbox.files"
 local loop = require "chamvi.sandbox.loop"
-local native = require "chamvi.sandbox.core"
-local options = require "chamvi.sandbox.options"
+local printed = require "chamvi.sandbox.printed"
 local report = require "chamvi.sandbox.report"
 local task = require "chamvi.sandbox.task"
 
 local workspaces = {}
-
-local ARGUMENT_MAX_BYTES = 131071 -- one string of execve(2) on Linux, without its NUL
-
--- What a model gives is of any type here: a wrong one is its error and is returned, not raised.
-local EXEC_OPTIONS = {
-    cwd = options.any,
-    timeout_ms = options.any,
-    stdin = options.any,
-    signal = options.signal,
-    on_output = options.callable,
-}
-
-local function check_argv(argv)
-    local function wrong(...)
-        return nil, errors.validation("invalid_argv", string.format(...))
-    end
-
-    if type(argv) ~= "table" then
-        return wrong("argv must be a list of strings, got a %s", type(argv))
-    end
-    local keys = 0
-    for _ in next, argv do -- pairs would call what the table brings along
-        keys = keys + 1
-    end
-    local copy = {}
-    for index = 1, keys do
-        local value = rawget(argv, index)
-        if value == nil then
-            return wrong("argv must be a list without gaps or other keys: element %d is missing", index)
-        end
-        if type(value) ~= "string" then
-            return wrong("argv element %d must be a string, got a %s", index, type(value))
-        end
-        if value:find("\0", 1, true) then
-            return wrong("argv element %d has a NUL byte", index)
-        end
-        if #value > ARGUMENT_MAX_BYTES then
-            return wrong("argv element %d has %d bytes; at most %d are possible: pass it on stdin or in a file",
-                index, #value, ARGUMENT_MAX_BYTES)
-        end
-        copy[index] = value
-    end
-    if keys == 0 then
-        return wrong("argv is empty: its first element must name the program")
-    end
-    if copy[1] == "" then
-        return wrong("argv element 1 is empty: it must name the program")
-    end
-    return copy
-end
-
--- The path as one relative to the root, "" for the root itself.
-local function relative_path(path)
-    local absolute, relative, message = native.workspace_path(path)
-    if not absolute then
-        return nil, errors.validation(relative, message) -- the code in its place
-    end
-    return relative
-end
-
-local function check_timeout(timeout_ms)
-    if timeout_ms == nil then
-        return constants.EXEC_TIMEOUT_MS
-    end
-    -- A NaN fails each comparison.
-    if type(timeout_ms) ~= "number" or not (timeout_ms >= 1 and timeout_ms % 1 == 0 or timeout_ms == math.huge) then
-        return nil, errors.validation("invalid_timeout", "timeout_ms must be a whole number of at least 1")
-    end
-    return math.min(timeout_ms, constants.EXEC_TIMEOUT_MAX_MS)
-end
-
-local function check_stdin(stdin)
-    if stdin ~= nil and type(stdin) ~= "string" then
-        return nil, errors.validation("invalid_stdin", ("stdin must be a string, got a %s"):format(type(stdin)))
-    end
-    return true
-end
-
----@class chamvi.ExecRequest
----@field argv string[] a copy
----@field cwd string relative to the root, "" for the root
----@field timeout_ms integer at most EXEC_TIMEOUT_MAX_MS
----@field stdin? string
----@field signal? chamvi.Signal
----@field on_output? function
-
---- Checks what `exec` was given. Wrong options raise; a model's wrong input is returned as ValidationError.
----@param argv any
----@param given any
----@return chamvi.ExecRequest|nil
----@return chamvi.Error? err
-local function check_exec(argv, given)
-    local request = options.check("exec", given, EXEC_OPTIONS)
-    local ok, err
-    request.argv, err = check_argv(argv)
-    if not request.argv then
-        return nil, err
-    end
-    request.cwd, err = relative_path(request.cwd == nil and "." or request.cwd)
-    if not request.cwd then
-        return nil, err
-    end
-    request.timeout_ms, err = check_timeout(request.timeout_ms)
-    if not request.timeout_ms then
-        return nil, err
-    end
-    ok, err = check_stdin(request.stdin)
-    if not ok then
-        return nil, err
-    end
-    return request
-end
 
 ---@class chamvi.WorkspaceInfo
 ---@field run_id string
@@ -133,7 +20,8 @@ end
 ---@field expires_at integer epoch milliseconds
 
 ---@class chamvi.ExecResult
----@field status "exited"|"signaled"|"timed_out"
+---@field status "exited"|"signaled"|"timed_out"|"oom_killed" the last where the kernel's count of such kills can be
+---   read; of commands at the same time it may be another's
 ---@field exit_code integer as a shell reports it: 127 not found, 126 not executable, 128+n signal n, 124 timeout
 ---@field term_signal? integer
 ---@field stdout string UTF-8, at most OUTPUT_MAX_BYTES
@@ -146,6 +34,16 @@ end
 ---@field timed_out boolean
 ---@field duration_ms integer
 
+--- What a workspace stands on. Its calls may wait and get what has been checked. None is begun after `remove`.
+---@class chamvi.Backend
+---@field exec fun(self: chamvi.Backend, request: chamvi.ExecRequest): chamvi.ExecResult?, chamvi.Error?
+---@field read_file fun(self: chamvi.Backend, path: string): string?, chamvi.Error? `path` is relative to the root; the
+---   error has a code that files.error knows, or one of its own
+---@field write_file fun(self: chamvi.Backend, path: string, content: string): true?, chamvi.Error?
+---@field is_lost fun(self: chamvi.Backend, err: chamvi.Error): boolean after a failed call: the workspace is no more
+---@field remove fun(self: chamvi.Backend): true?, chamvi.Error? ends the calls under way with `disposed`, kills and
+---   deletes all. Runs as a job, one at a time, and again after a failure
+
 ---@class chamvi.Workspace
 ---@field id string a UUID
 ---@field info chamvi.WorkspaceInfo
@@ -153,10 +51,8 @@ end
 local Workspace = {}
 Workspace.__index = Workspace
 
---- A workspace on a running supervisor.
----@param input { id: string, info: chamvi.WorkspaceInfo, handle: integer, remove: fun(): true?, chamvi.Error? }
----   `handle` from core:launch; `remove` ends the supervisor and deletes all: it runs as a job, one at a time,
----   and again after a failure
+--- A workspace on its backend.
+---@param input { id: string, info: chamvi.WorkspaceInfo, backend: chamvi.Backend }
 ---@return chamvi.Workspace
 function workspaces.new(input)
     return setmetatable({
@@ -164,19 +60,17 @@ function workspaces.new(input)
         info = input.info,
         disposed = false,
         _state = {
-            handle = input.handle,
-            remove = input.remove,
+            backend = input.backend,
             gone = false, -- found gone, before any dispose
             closed = false, -- dispose was called
             removal = nil, -- future of the latest removal
             removed = false,
-            unkilled = false, -- the error of a removal that left processes alive
         },
     }, Workspace)
 end
 
 local function check_self(self, method)
-    if getmetatable(self) ~= Workspace then
+    if not rawequal(getmetatable(self), Workspace) then
         error(("bad argument #1 to '%s' (workspace expected, got %s)"):format(method, type(self)), 3)
     end
 end
@@ -187,31 +81,18 @@ local function check_usable(self)
         return nil, errors.sandbox("disposed", "the workspace was disposed")
     end
     if state.gone then
-        return nil, errors.sandbox("gone", "the workspace is gone: its folder or its supervisor no longer exists")
+        return nil, errors.sandbox("gone", "the workspace is gone: its folder, container or pod no longer exists")
     end
     return true
 end
 
--- The core, for a call on a workspace that still is one.
-local function usable_core(self)
-    local usable, err = check_usable(self)
-    if not usable then
-        return nil, err
+-- What a call has given, after a look at what its failure means.
+local function finish(self, value, err)
+    if value == nil and self._state.backend:is_lost(err) then
+        self._state.gone = true
+        self.disposed = true
     end
-    return loop.core()
-end
-
-local function mark_gone(self)
-    self._state.gone = true
-    self.disposed = true
-end
-
--- A call failed: does that tell that the workspace is no more?
-local function note_loss(self, err)
-    local core = loop.core()
-    if err.code == "gone" or err.code == "transport_lost" and core and core:lost(self._state.handle) then
-        mark_gone(self)
-    end
+    return value, err
 end
 
 ---@class chamvi.ExecOptions
@@ -227,10 +108,11 @@ end
 ---@param given? chamvi.ExecOptions
 ---@return chamvi.ExecResult|nil
 ---@return chamvi.Error? err ValidationError for argv, cwd, timeout_ms, stdin; SandboxError `aborted`, `disposed`,
----   `gone`, `cwd_not_found`, `transport_lost` (the outcome is unknown; `err.partial` has the output so far)
+---   `gone`, `cwd_not_found`, `outside_workspace` (a link in cwd leads out), `start_failed`, `no_shell`,
+---   `transport_lost` (the outcome is unknown; `err.partial` has the output so far)
 function Workspace:exec(argv, given)
     check_self(self, "exec")
-    local request, err = check_exec(argv, given)
+    local request, err = exec_request.check(argv, given)
     if not request then
         return nil, err
     end
@@ -243,36 +125,12 @@ function Workspace:exec(argv, given)
     if request.signal and request.signal.aborted then
         return nil, task.aborted(request.signal)
     end
-
-    local core
-    core, err = loop.core()
-    if not core then
-        return nil, err
-    end
-    local handle = self._state.handle
-    local result
-    result, err = task.complete(
-        request,
-        core:exec(
-            handle,
-            request.argv,
-            request.cwd,
-            request.timeout_ms,
-            constants.OUTPUT_MAX_BYTES,
-            request.stdin,
-            request.on_output ~= nil
-        )
-    )
-    if result then
-        return result
-    end
-    note_loss(self, err)
-    return nil, err
+    return finish(self, self._state.backend:exec(request))
 end
 
 -- The path of a file as one relative to the root.
 local function file_path(path)
-    local relative, err = relative_path(path)
+    local relative, err = exec_request.relative_path(path)
     if not relative then
         return nil, err
     end
@@ -297,18 +155,16 @@ function Workspace:read_file(path)
         return nil, err
     end
     task.check_may_wait("read_file")
-    local core
-    core, err = usable_core(self)
-    if not core then
+    local usable, text
+    usable, err = check_usable(self)
+    if not usable then
         return nil, err
     end
-    local text
-    text, err = task.complete(nil, core:read_file(self._state.handle, relative, constants.FILE_MAX_BYTES))
-    if text then
-        return text
+    text, err = finish(self, self._state.backend:read_file(relative))
+    if not text then
+        return nil, files.error(err, path, false)
     end
-    note_loss(self, err)
-    return nil, files.error(err, path, false)
+    return text
 end
 
 --- Writes a whole file in one step: who reads it meanwhile sees the old content or the new one. Makes missing
@@ -332,17 +188,15 @@ function Workspace:write_file(path, content)
         return nil, err
     end
     task.check_may_wait("write_file")
-    local core
-    core, err = usable_core(self)
-    if not core then
+    ok, err = check_usable(self)
+    if not ok then
         return nil, err
     end
-    ok, err = task.complete(nil, core:write_file(self._state.handle, relative, content))
-    if ok then
-        return true
+    ok, err = finish(self, self._state.backend:write_file(relative, content))
+    if not ok then
+        return nil, files.error(err, path, true)
     end
-    note_loss(self, err)
-    return nil, files.error(err, path, true)
+    return true
 end
 
 --- Kills everything that the workspace ran and deletes everything that it stored, and waits until that is
@@ -353,8 +207,8 @@ end
 function Workspace:dispose()
     check_self(self, "dispose")
     task.check_may_wait("dispose")
-    local core, unusable = loop.core()
-    if not core then
+    local usable, unusable = loop.core()
+    if not usable then
         return nil, unusable
     end
     local state = self._state
@@ -364,12 +218,10 @@ function Workspace:dispose()
     end
     if not state.removal or state.removal.done then -- none yet, or it failed
         state.removal = task.start(function()
-            local removed, err = state.remove()
-            -- What could not be killed is nobody's child any more: no later removal can tell that it has ended.
-            state.unkilled = state.unkilled or not removed and err.code == "kill_failed" and err
-            state.removed = removed and not state.unkilled
-            if not state.removed then
-                return nil, state.unkilled or err
+            local removed, err = state.backend:remove()
+            state.removed = removed
+            if not removed then
+                return nil, err
             end
             return true
         end)
@@ -380,7 +232,7 @@ end
 local function close(self)
     local called, disposed, err = pcall(self.dispose, self)
     if not disposed or not called then
-        report(("closing the workspace %s failed: %s"):format(self.id, tostring(called and err or disposed)))
+        report(("closing the workspace %s failed: %s"):format(self.id, printed(called and err or disposed)))
     end
 end
 
