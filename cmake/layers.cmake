@@ -41,6 +41,12 @@ function(chamvi_layer_needs layer result)
     set(${result} ${libraries} PARENT_SCOPE)
 endfunction()
 
+# For tests, any allocation of a layer can be made to fail. All link this, as what comes last.
+if(CHAMVI_SANITIZE OR CHAMVI_FUZZ OR CHAMVI_COVERAGE)
+    add_library(chamvi_torture STATIC ${PROJECT_SOURCE_DIR}/spec/torture/torture.c)
+    target_include_directories(chamvi_torture PUBLIC ${PROJECT_SOURCE_DIR}/spec/torture)
+endif()
+
 function(chamvi_layer_library layer)
     chamvi_layer_files(${layer} "*.c" sources)
     chamvi_layer_folder(${layer} folder)
@@ -48,6 +54,11 @@ function(chamvi_layer_library layer)
     add_library(chamvi_${layer} STATIC ${sources})
     target_include_directories(chamvi_${layer} PRIVATE ${folder})
     target_link_libraries(chamvi_${layer} PUBLIC ${needs})
+    if(TARGET chamvi_torture)
+        target_compile_options(chamvi_${layer} PRIVATE
+            -include ${PROJECT_SOURCE_DIR}/spec/torture/rename.h)
+        target_link_libraries(chamvi_${layer} PUBLIC chamvi_torture)
+    endif()
 endfunction()
 
 # The supervisor has a libc of its own and src/lua is built per Lua: not among the libraries.
@@ -61,7 +72,7 @@ endforeach()
 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
-target_link_libraries(chamvi_codec PUBLIC PkgConfig::CJSON)
+target_link_libraries(chamvi_codec PUBLIC PkgConfig::CJSON m)
 
 # 7.88: CURLOPT_QUICK_EXIT, CURLOPT_PROTOCOLS_STR, and no SIGPIPE from a TLS connection.
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl>=7.88)

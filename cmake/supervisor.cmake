@@ -5,7 +5,7 @@ set(CHAMVI_SUPERVISOR ${PROJECT_BINARY_DIR}/chamvi-supervisor)
 
 # The layer as a library of the ordinary compiler: what tests of its parts link, and what shows the
 # supervisor's sources to both compilers' warnings and to the sanitizers.
-if(CHAMVI_DEV OR CHAMVI_SANITIZE)
+if(CHAMVI_DEV OR CHAMVI_SANITIZE OR CHAMVI_COVERAGE)
     chamvi_layer_library(supervisor)
     list(PREPEND CHAMVI_LIBRARIES chamvi_supervisor)
 else()
@@ -26,6 +26,16 @@ const char *__asan_default_options(void)
 ]])
     add_executable(supervisor $<TARGET_OBJECTS:chamvi_supervisor>
         ${CMAKE_CURRENT_BINARY_DIR}/supervisor_asan.c)
+    chamvi_layer_needs(supervisor needs)
+    target_link_libraries(supervisor PRIVATE ${needs})
+    set_target_properties(supervisor PROPERTIES
+        OUTPUT_NAME chamvi-supervisor
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+    return()
+endif()
+
+if(CHAMVI_COVERAGE)
+    add_executable(supervisor $<TARGET_OBJECTS:chamvi_supervisor>)
     chamvi_layer_needs(supervisor needs)
     target_link_libraries(supervisor PRIVATE ${needs})
     set_target_properties(supervisor PROPERTIES

@@ -40,7 +40,7 @@ local function is_verified(option)
 end
 
 --- Reads the option, and the environment where it says nothing. Contacts nothing.
----@param option? { host?: string, tls_verify?: boolean, cert_path?: string }
+---@param option? chamvi.DockerHost
 ---@return chamvi.DockerAddress # a host that makes no sense raises an InvalidAgentDefinitionError
 function address.resolve(option)
     option = option or {}
@@ -52,13 +52,16 @@ function address.resolve(option)
     if socket then
         return { base = "http://docker", name = host, socket = socket }
     end
-    local scheme, authority = host:match("^(%l+)://([^/@]+)/?$")
+    local scheme, authority = host:match("^(%l+)://([%w.:%[%]_-]+)/?$")
     if scheme ~= "tcp" and scheme ~= "http" and scheme ~= "https" then
         wrong("%s must be unix:///path, tcp://host:port, http://host:port or https://host:port", source)
     end
     local verify = is_verified(option.tls_verify)
-    local certificates = option.cert_path or (environment and os.getenv("DOCKER_CERT_PATH"))
-    local secure = scheme == "https" or scheme == "tcp" and (verify or (certificates or "") ~= "")
+    local certificates = option.cert_path or os.getenv("DOCKER_CERT_PATH") or ""
+    local secure = scheme == "https" or scheme == "tcp" and (verify or certificates ~= "")
+    if option.tls_verify and not secure then
+        wrong('option "docker.tls_verify" wants TLS, and %s says http', source)
+    end
     if not authority:find(":%d+$") then
         authority = authority .. (secure and ":2376" or ":2375")
     end

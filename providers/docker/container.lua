@@ -2,6 +2,7 @@
 
 local constants = require "chamvi.sandbox.constants"
 local rules = require "chamvi.sandbox.rules"
+local times = require "chamvi.sandbox.docker.limits"
 
 local container = {}
 
@@ -9,8 +10,8 @@ container.NAME_PREFIX = "chamvi-ws-"
 container.USER = "1000:1000"
 
 -- The main program. Makes the folder a git repository where that is to be empty and can be, says how that went, and
--- sleeps until the workspace expires: then the container ends, and with AutoRemove the engine deletes it, whether or
--- not anybody is left to ask for it.
+-- sleeps until the workspace has expired: then the container ends, and with AutoRemove the engine deletes it, whether
+-- or not anybody is left to ask for it.
 local MAIN = [[
 lifetime=$1
 shift
@@ -67,7 +68,7 @@ end
 function container.body(given)
     local limits, labels = given.limits, labels_of(given)
     local memory = rules.parse_memory(limits.memory)
-    local main = { "-c", MAIN, "chamvi", ("%d"):format(math.ceil(limits.timeout_ms / 1000)) }
+    local main = { "-c", MAIN, "chamvi", ("%d"):format(math.ceil((limits.timeout_ms + times.LATE) / 1000)) }
     for _, argument in ipairs(given.init or {}) do
         table.insert(main, argument)
     end

@@ -5,6 +5,7 @@
 
 local base64 = require "chamvi.sandbox.base64"
 local errors = require "chamvi.sandbox.errors"
+local is_null = require "chamvi.sandbox.is_null"
 local native = require "chamvi.sandbox.core"
 local program = require "chamvi.sandbox.program"
 
@@ -12,6 +13,7 @@ local credentials = {}
 
 local CONFIG_MAX_BYTES = 1048576
 local HELPER_TIMEOUT_MS = 30000
+local ENOENT, ENOTDIR = 2, 20
 
 local function config_path()
     local folder, home = os.getenv("DOCKER_CONFIG"), os.getenv("HOME")
@@ -28,9 +30,15 @@ end
 -- The configuration, empty when there is none.
 local function read_config()
     local path = config_path()
-    local file = path and io.open(path, "rb")
-    if not file then
+    if not path then
         return {}
+    end
+    local file, why, errno = io.open(path, "rb")
+    if not file then
+        if errno == ENOENT or errno == ENOTDIR then
+            return {}
+        end
+        return unusable(path, (why:gsub("^.*: ", "")))
     end
     local text = file:read(CONFIG_MAX_BYTES + 1) or ""
     file:close()
@@ -48,19 +56,23 @@ local function entry(map, key)
     return type(map) == "table" and map[key] or nil
 end
 
+local function host_of(key)
+    return (key:gsub("^https?://", ""):gsub("/.*$", ""))
+end
+
 -- Of `auths` the keys are registries with or without a scheme and a path.
 local function find_auth(auths, registry)
-    if type(auths) ~= "table" then
-        return nil
+    if type(auths) ~= "table" or auths[registry] then
+        return entry(auths, registry)
     end
-    if auths[registry] then
-        return auths[registry]
-    end
-    for key, value in pairs(auths) do
-        if type(key) == "string" and key:gsub("^https?://", ""):gsub("/.*$", "") == registry then
-            return value
+    local keys = {}
+    for key in pairs(auths) do
+        if type(key) == "string" and host_of(key) == host_of(registry) then
+            table.insert(keys, key)
         end
     end
+    table.sort(keys)
+    return keys[1] and auths[keys[1]]
 end
 
 local function from_auth(auth, registry)
@@ -81,10 +93,10 @@ end
 -- Asks a credential helper: the registry on its stdin, a JSON object on its stdout.
 -- https://github.com/docker/docker-credential-helpers#development
 local function ask_helper(name, registry, signal)
-    local command = "docker-credential-" .. name
     if type(name) ~= "string" or not name:find("^[%w._-]+$") then
         return nil, errors.sandbox("image_unavailable", "the configuration of docker names a credential helper wrongly")
     end
+    local command = "docker-credential-" .. name
     local result, err = program.run({ command, "get" }, {
         stdin = registry,
         timeout_ms = HELPER_TIMEOUT_MS,
@@ -102,7 +114,8 @@ local function ask_helper(name, registry, signal)
     end
     local answer = native.json_decode(result.stdout)
     if type(answer) ~= "table" or type(answer.Username) ~= "string" or type(answer.Secret) ~= "string" then
-        return nil, errors.sandbox("image_unavailable", ("the credential helper %s gave no credentials"):format(command))
+        local message = "the credential helper %s gave no credentials"
+        return nil, errors.sandbox("image_unavailable", message:format(command))
     end
     if answer.Username == "<token>" then
         return { identitytoken = answer.Secret, serveraddress = registry }
@@ -116,7 +129,7 @@ local function find(registry, signal)
         return nil, err
     end
     local helper = entry(config.credHelpers, registry) or config.credsStore
-    if helper then
+    if helper and not is_null(helper) and helper ~= "" then
         local found
         found, err = ask_helper(helper, registry, signal)
         if found or err then

@@ -43,7 +43,8 @@ local function pull(engine, image, parts, given)
         return nil, err
     end
     local failed
-    local path = ("/images/create?fromImage=%s&tag=%s"):format(engines.escape(parts.repository), engines.escape(parts.tag))
+    local path = ("/images/create?fromImage=%s&tag=%s"):format(
+        engines.escape(parts.repository), engines.escape(parts.tag))
     local answer
     answer, err = engine:lines("POST", path, {
         headers = { ["X-Registry-Auth"] = auth },

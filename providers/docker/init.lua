@@ -14,7 +14,6 @@ local engines = require "chamvi.sandbox.docker.engine"
 local errors = require "chamvi.sandbox.errors"
 local git_argv = require "chamvi.sandbox.git_argv"
 local images = require "chamvi.sandbox.docker.images"
-local is_utf8 = require "chamvi.sandbox.is_utf8"
 local limits = require "chamvi.sandbox.docker.limits"
 local options = require "chamvi.sandbox.options"
 local prepare_workspace = require "chamvi.sandbox.prepare"
@@ -37,38 +36,29 @@ local NAME = "docker"
 local CLEAN_UP_TRIES = 5
 local CLEAN_UP_PAUSE_MS = 1000
 
--- Environments travel as JSON.
-local function env_kind(value)
-    local wrong = options.env(value)
-    if wrong then
-        return wrong
-    end
-    for name, text in pairs(value) do
-        if not is_utf8(text) then
-            return "has a value that is no UTF-8 text: " .. name
-        end
-    end
-end
+local HOST_OPTIONS = {
+    host = options.string,
+    tls_verify = options.boolean,
+    cert_path = options.absolute_path,
+}
+
+local AUTH_OPTIONS = {
+    username = options.string,
+    password = options.string,
+    serveraddress = options.string,
+    identitytoken = options.string,
+    registrytoken = options.string,
+}
 
 local PROVIDER_OPTIONS = {
-    docker = options.record({
-        host = options.string,
-        tls_verify = options.boolean,
-        cert_path = options.absolute_path,
-    }),
+    docker = options.record(HOST_OPTIONS),
     image = options.string,
     network = options.string,
     pull = options.choice({ "missing", "always", "never" }),
-    env = env_kind,
+    env = options.utf8_env,
     limits = options.limits,
     clock = options.clock,
-    registry_auth = options.record({
-        username = options.string,
-        password = options.string,
-        serveraddress = options.string,
-        identitytoken = options.string,
-        registrytoken = options.string,
-    }),
+    registry_auth = options.record(AUTH_OPTIONS),
     on_event = options.callable,
     on_error = options.callable,
 }
@@ -80,17 +70,28 @@ local PROVIDER_OPTIONS = {
 ---@field total? integer
 
 ---@class chamvi.DockerOptions
----@field docker? { host?: string, tls_verify?: boolean, cert_path?: string } default: DOCKER_HOST, DOCKER_TLS_VERIFY,
----   DOCKER_CERT_PATH, else unix:///var/run/docker.sock
+---@field docker? chamvi.DockerHost default: the environment's
 ---@field image? string default DEFAULT_SANDBOX_IMAGE; pin a digest in production
 ---@field network? string default "bridge"; "none" (no repositories then), or a network that you made
 ---@field pull? "missing"|"always"|"never" default "missing": once, when the image is not there
 ---@field env? table<string, string> added to every workspace's environment, after SANDBOX_ENV
 ---@field limits? chamvi.Limits
 ---@field clock? chamvi.Clock default: the system's
----@field registry_auth? table `username` and `password`, or `identitytoken`; default: what ~/.docker/config.json has
+---@field registry_auth? chamvi.RegistryAuth default: what ~/.docker/config.json has
 ---@field on_event? fun(event: chamvi.DockerEvent) told how a create goes on; must not wait
 ---@field on_error? fun(err: any) told what could not be removed after a create that failed; default: a line on stderr
+
+---@class chamvi.DockerHost
+---@field host? string default DOCKER_HOST, else unix:///var/run/docker.sock
+---@field tls_verify? boolean default: whether DOCKER_TLS_VERIFY is set
+---@field cert_path? string a folder with ca.pem, cert.pem and key.pem; default DOCKER_CERT_PATH, else ~/.docker
+
+---@class chamvi.RegistryAuth
+---@field username? string
+---@field password? string
+---@field serveraddress? string
+---@field identitytoken? string instead of a password
+---@field registrytoken? string
 
 -- The whole environment of a container, but for what the image has.
 local function environment(...)
@@ -104,36 +105,36 @@ local function environment(...)
 end
 
 -- Has the container of a create that failed go, if there is one. When the answer to the request for it was lost, it may
--- still come, and is looked for a while. Returns the last error when it may be left.
-local function try_to_remove(transport, signal)
-    local err
+-- still come, and is looked for a while. Keeps in `last.err` why it may be left.
+local function try_to_remove(transport, signal, last)
     for try = 1, CLEAN_UP_TRIES do
-        local removed, found
-        removed, err, found = transport:remove(signal)
-        if removed and (found or transport.created) or signal.aborted then
-            break
+        local removed, err, found = transport:remove(signal)
+        if signal.aborted then
+            return
+        end
+        last.err = err
+        if removed and (found or transport.created) then
+            return
         end
         if try < CLEAN_UP_TRIES then
             task.pause(CLEAN_UP_PAUSE_MS)
         end
     end
-    return err
 end
 
 local function clean_up(self, transport)
     if transport.created == false then
         return
     end
-    local ok, err = at_most(limits.CLEAN_UP, function(signal)
-        return try_to_remove(transport, signal)
+    local last = { err = errors.sandbox("timed_out", "the engine does not answer") }
+    at_most(limits.CLEAN_UP, function(signal)
+        try_to_remove(transport, signal, last)
     end)
-    if not ok then
-        err = err or errors.sandbox("timed_out", "the engine does not answer")
-    end
-    if err then
+    if last.err then
         local message = "the container %s of a create that failed may be left: %s"
-        self.on_error(errors.sandbox("remove_failed", message:format(transport.name, errors.is_error(err) and err.message
-            or tostring(err)), { cause = err }))
+        self.on_error(errors.sandbox("remove_failed", message:format(transport.name, last.err.message), {
+            cause = last.err,
+        }))
     end
 end
 
@@ -168,6 +169,7 @@ local function fill(self, transport, given, info, id)
         local prepared
         prepared, err = prepare_workspace(workspace, { repo = given.repo, ref = given.ref, signal = given.signal })
         if not prepared then
+            workspace:dispose() -- so that it reports nothing of its own; what that leaves is cleaned up
             return nil, err
         end
         info.commit = prepared.commit
@@ -216,8 +218,8 @@ local function create(self, given)
     return workspace
 end
 
--- Waits for a create. After an abort not for ever: an engine that hangs may have made a container all the same, which is
--- then removed in the background.
+-- Waits for a create. After an abort not for ever: an engine that hangs may have made a container all the same, which
+-- is then removed in the background.
 local function await(self, job, signal)
     if signal and not job.done then
         local either, cancel = task.future(), nil
@@ -299,7 +301,7 @@ function docker.create_docker_sandbox(given)
             return nil, errors.sandbox("network_none",
                 "the containers have no network, and a clone needs one: use a workspace without a repository")
         end
-        options.check("create", { env = asked.env }, { env = env_kind })
+        options.check("create", { env = asked.env }, { env = options.utf8_env })
         asked.image = asked.image or self.image
         asked.limits = rules.resolve_limits(self.limits, asked.limits)
         local workspace

@@ -198,7 +198,7 @@ end
 
 --- Runs argv in the container.
 ---@param argv string[]
----@param given chamvi.TransportExecOptions `user` too: default the workspace's
+---@param given chamvi.TransportExec `user` too: default the workspace's
 ---@return chamvi.TransportResult|nil
 ---@return chamvi.Error? err `gone`, `not_ready`, `engine_unreachable` and `forbidden` only where nothing ran
 function Transport:exec(argv, given)

@@ -32,7 +32,7 @@ end
 
 --- Waits for output.
 ---@return "stdout"|"stderr"|nil name nil when the server has closed: `outcome` says what became of the command
----@return string|chamvi.Error|nil bytes_or_err the bytes; without a name the error, if the stream did not end as it should
+---@return string|chamvi.Error|nil bytes_or_err the bytes; without a name the error, when it ended as it should not
 function Stream:read()
     while true do
         local message, err = self._socket:read()

@@ -8,6 +8,10 @@ local loop = require "chamvi.sandbox.loop"
 local native = require "chamvi.sandbox.core"
 local task = require "chamvi.sandbox.task"
 
+-- How often, and after how long, it is looked whether a workspace's owner has ended, where the system can't tell.
+local END_CHECKS = 100
+local END_CHECK_MS = 50
+
 -- The time of expiry that the record gives, nil when it gives none.
 local function expiry(record)
     local content = native.json_decode(record.text)
@@ -25,16 +29,33 @@ local function is_expired(root, record, now)
     return record.modified_ms + constants.DEFAULT_LIMITS.timeout_ms <= now and not native.record_owned(root, record.id)
 end
 
--- Ends whoever looks after the workspace, and removes it. Returns false when another collector is at it.
+-- Waits until nobody looks after the workspace any more.
+local function wait_unowned(core, root, id)
+    for _ = 1, END_CHECKS do
+        if not native.record_owned(root, id) then
+            return true
+        end
+        task.complete(nil, core:timer(END_CHECK_MS))
+    end
+    return nil, errors.sandbox("gc_failed", "the workspace's guard does not end")
+end
+
+-- Ends whoever looks after the workspace, and removes it. Returns false when another collector is
+-- at it, or was quicker.
 local function remove(core, root, id)
     local operation, code, message = core:end_owner(root, id)
     if operation ~= false then
-        local ended, err = task.complete(nil, operation, code, message)
+        local ended, err
+        if operation == true then
+            ended, err = wait_unowned(core, root, id)
+        else
+            ended, err = task.complete(nil, operation, code, message)
+        end
         if not ended then
             return nil, err
         end
     end
-    local removed, err = folders.remove(root, id)
+    local removed, err = folders.remove(root, id, nil, true)
     if not removed and err.code == "record_locked" then
         return false
     end

@@ -62,10 +62,11 @@ end
 --- Kills what runs in the workspace and deletes all that it stored.
 ---@param root string
 ---@param id string
----@param handle? integer of its supervisor, good for one call; nil: it is lost, a new one does it
+---@param handle? integer of its supervisor, good for one call; nil, or when that one can't: a new one does it
+---@param listed? boolean a collector's, which has seen the record
 ---@return true|nil
----@return chamvi.Error? err `record_locked` when another process is at it
-function folders.remove(root, id, handle)
+---@return chamvi.Error? err `record_locked` when another process is at it, or `listed` and has done it
+function folders.remove(root, id, handle, listed)
     local core, err = loop.core()
     if not core then
         return nil, err
@@ -73,11 +74,19 @@ function folders.remove(root, id, handle)
     if handle then
         local removed
         removed, err = task.complete(nil, core:remove(handle))
-        if removed or err.code ~= "transport_lost" then
+        -- Commands can take a supervisor's limits from it: what it can't delete a new one may.
+        if removed or err.code ~= "transport_lost" and err.code ~= "remove_failed" then
             return removed, err
         end
     end
-    handle, err = launch({ base = root, names = names(id), env = {}, remove_only = true, locked = true })
+    handle, err = launch({
+        base = root,
+        names = names(id),
+        env = {},
+        remove_only = true,
+        locked = true,
+        listed = listed,
+    })
     if not handle and err.code == "record_locked" then
         return nil, err
     elseif not handle then

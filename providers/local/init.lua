@@ -122,7 +122,7 @@ local function create(provider, given, created_at)
     if handle or err.code == "transport_lost" then
         local removed, left = workspace:dispose()
         if not removed then
-            failure.message = failure.message .. "; and its folder could not be removed: " .. left.message
+            failure = requests.not_removed("in " .. provider.root, failure, left)
         end
     end
     return nil, failure

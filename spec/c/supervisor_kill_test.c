@@ -179,6 +179,21 @@ static void test_host_is_killed_at_any_moment(void **state)
     }
 }
 
+static void host_with_both_stopped(void)
+{
+    struct sup *sup = sup_start(NULL);
+    sup_populate(sup);
+    kill(sup->guard, SIGSTOP);
+    kill(sup->supervisor, SIGSTOP);
+    sup_host_ready(sup);
+}
+
+static void test_host_is_killed_when_guard_and_supervisor_are_stopped(void **state)
+{
+    (void)state;
+    expect_dead_after_host(host_with_both_stopped, POLLED_MS);
+}
+
 /* Before hello there is nothing to kill, and nobody to wait for. */
 static void test_host_is_silent_and_goes(void **state)
 {
@@ -302,6 +317,48 @@ static void test_command_stops_both(void **state)
     sup_end(sup);
 }
 
+/* The time for which a guard is stopped while it kills is not a part of its time limit. */
+static void test_guard_is_stopped_while_it_kills(void **state)
+{
+    (void)state;
+    pid_t held;
+    struct sup *sup = sup_start(NULL);
+    sup_wait_out(sup, sup_sh(sup, "echo; exec sleep 1000"), 1, 2000);
+    assert_int_equal(proc_children(sup->supervisor, &held, 1), 1);
+    pid_t tracer = proc_hold(&held, 1);
+    assert_true(tracer > 0);
+    kill(sup->supervisor, SIGKILL);
+    sup_pump_for(sup, 100);
+    kill(sup->guard, SIGSTOP);
+    sup_pump_for(sup, 2500);
+    kill(sup->guard, SIGCONT);
+    sup_pump_for(sup, 300);
+    assert_false(sup->eof);
+    kill(tracer, SIGKILL);
+    waitpid(tracer, NULL, 0);
+    sup_wait_eof(sup, 1000);
+    sup_expect_guard_exit(sup);
+}
+
+/* What can't be reaped is told by the guard's exit status. */
+static void test_guard_tells_what_it_leaves(void **state)
+{
+    (void)state;
+    pid_t held;
+    struct sup *sup = sup_start(NULL);
+    sup_wait_out(sup, sup_sh(sup, "echo; exec sleep 1000"), 1, 2000);
+    assert_int_equal(proc_children(sup->supervisor, &held, 1), 1);
+    pid_t tracer = proc_hold(&held, 1);
+    assert_true(tracer > 0);
+    kill(sup->supervisor, SIGKILL);
+    assert_int_equal(waitpid(sup->guard, &sup->guard_status, 0), sup->guard);
+    sup->guard_reaped = true;
+    assert_true(WIFEXITED(sup->guard_status));
+    assert_int_equal(WEXITSTATUS(sup->guard_status), CV_GUARD_LEFT_SOME);
+    kill(tracer, SIGKILL);
+    waitpid(tracer, NULL, 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -315,6 +372,7 @@ int main(int argc, char **argv)
         SUP_TEST(test_host_is_killed_without_pidfd),
         SUP_TEST(test_host_is_killed_without_pidfd_while_a_fork_holds_the_socket),
         SUP_TEST(test_host_is_killed_at_any_moment),
+        SUP_TEST(test_host_is_killed_when_guard_and_supervisor_are_stopped),
         SUP_TEST(test_host_is_silent_and_goes),
         SUP_TEST(test_command_kills_the_supervisor),
         SUP_TEST(test_command_stops_the_supervisor),
@@ -324,6 +382,8 @@ int main(int argc, char **argv)
         SUP_TEST(test_command_stops_the_guard_and_nobody_continues_it),
         SUP_TEST(test_command_stops_the_guard_and_kills_the_supervisor),
         SUP_TEST(test_command_stops_both),
+        SUP_TEST(test_guard_is_stopped_while_it_kills),
+        SUP_TEST(test_guard_tells_what_it_leaves),
     };
     return SUP_MAIN(argc, argv, tests);
 }

@@ -17,10 +17,11 @@ static void expect_storm_ends(const char *const *act, int times)
     for (int i = 0; i < times; i++)
         sup_act(sup, act);
     sup_wait_heartbeat(sup);
-    sup_pump_for(sup, 400);
+    for (int i = 0; i < 100 && atomic_load(&sup->heartbeat->forks) <= 60; i++)
+        sup_pump_for(sup, 100); /* how long that takes is the machine's */
     assert_true(atomic_load(&sup->heartbeat->forks) > 60);
     sup_send(sup, CV_FRAME_CLOSE, 0, NULL, 0);
-    sup_wait_eof(sup, 1000);
+    sup_wait_eof(sup, 10000);
     sup_expect_guard_exit(sup);
 }
 
@@ -190,7 +191,10 @@ static void lose_waitid(struct sup *sup)
     scratch_lose_call(SYS_waitid, ENOSYS);
 }
 
-/* Nothing can be reaped then; the end still comes within the limits of both kill loops. */
+/*
+ * Nothing can be reaped then; the end still comes within the limits of both kill loops, and the
+ * guard says that it can't tell.
+ */
 static void test_end_without_waitid(void **state)
 {
     (void)state;
@@ -199,7 +203,10 @@ static void test_end_without_waitid(void **state)
     sup_wait_commands(sup, 1, 2000);
     sup_send(sup, CV_FRAME_CLOSE, 0, NULL, 0);
     sup_wait_eof(sup, 6000);
-    sup_expect_guard_exit(sup);
+    assert_int_equal(waitpid(sup->guard, &sup->guard_status, 0), sup->guard);
+    sup->guard_reaped = true;
+    assert_true(WIFEXITED(sup->guard_status));
+    assert_int_equal(WEXITSTATUS(sup->guard_status), CV_GUARD_LEFT_SOME);
 }
 
 int main(int argc, char **argv)

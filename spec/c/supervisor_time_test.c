@@ -2,12 +2,14 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/harness.h"
 
 #define GRACE_MS 5000 /* between SIGTERM and SIGKILL */
 #define HOLD_MS 2000  /* how long a background job may delay the answer */
+#define END_MS 2000   /* how long a killed command is waited for */
 
 static uint32_t limited(struct sup *sup, uint32_t timeout_ms, const char *script)
 {
@@ -234,6 +236,38 @@ static void test_abort_while_the_output_is_held(void **state)
     sup_end(sup);
 }
 
+static void test_answers_do_not_wait_for_a_tracer(void **state)
+{
+    (void)state;
+    enum { COUNT = 3 };
+    pid_t pids[COUNT];
+    struct sup *sup = sup_start(NULL);
+    uint32_t limit = limited(sup, 700, "echo before; exec sleep 1000");
+    uint32_t exits = limited(sup, 700, "echo; sleep 0.3; exit 3");
+    uint32_t aborted = sup_sh(sup, "echo; exec sleep 1000");
+    sup_wait_out(sup, limit, 7, 2000);
+    sup_wait_out(sup, exits, 1, 2000);
+    sup_wait_out(sup, aborted, 1, 2000);
+    assert_int_equal(proc_children(sup->supervisor, pids, COUNT), COUNT);
+    pid_t tracer = proc_hold(pids, COUNT);
+    sup_abort(sup, aborted);
+    struct sup_run *run = sup_wait(sup, aborted, END_MS + 1000);
+    assert_int_equal(run->end.value, SIGKILL);
+    const int64_t most_ms = 700 + GRACE_MS + END_MS + 1000;
+    expect_timed_out(sup, limit, CV_ENDED_SIGNALED, SIGKILL, 700 + GRACE_MS, most_ms);
+    assert_string_equal(sup_out(sup, limit), "before\n");
+    expect_timed_out(sup, exits, CV_ENDED_SIGNALED, SIGKILL, 700 + GRACE_MS, most_ms);
+    sup_expect_serving(sup);
+    assert_int_equal(proc_zombies(sup->supervisor), COUNT);
+    kill(tracer, SIGKILL);
+    waitpid(tracer, NULL, 0);
+    for (int i = 0; i < 100 && proc_zombies(sup->supervisor) > 0; i++)
+        sup_pump_for(sup, 10);
+    assert_int_equal(proc_zombies(sup->supervisor), 0);
+    sup_expect_serving(sup);
+    sup_end(sup);
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -249,6 +283,7 @@ int main(int argc, char **argv)
         SUP_TEST(test_background_job_with_other_streams),
         SUP_TEST(test_endless_writers_that_hold_the_output),
         SUP_TEST(test_abort_while_the_output_is_held),
+        SUP_TEST(test_answers_do_not_wait_for_a_tracer),
     };
     return SUP_MAIN(argc, argv, tests);
 }

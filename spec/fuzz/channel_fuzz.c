@@ -1,6 +1,7 @@
 /*
- * Fuzzes the host's end of a supervisor's stream: what a supervisor sends, in which pieces, and
- * what the host does in between. The input is a list of actions, see `act`.
+ * Fuzzes the host's end of a supervisor's stream: what a supervisor sends, in which pieces, what
+ * the host does in between, and which allocation fails. The input is the number of that, two bytes,
+ * and a list of actions, see `act`.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,6 +13,10 @@
 #include "process/host.h"
 #include "process/limits.h"
 #include "proto/supervise/wire.h"
+#include "require.h"
+#include "support/input.h"
+#include "support/mutate.h"
+#include "torture.h"
 
 #define OPS_MAX 24
 /* What may be queued for the socket: a few commands, stdin up to its mark, credits. */
@@ -24,42 +29,14 @@ static const uint8_t types[] = {
 #undef X
 };
 
-struct input {
-    const uint8_t *at;
-    size_t left;
-};
-
 static struct cv_host host;
 static struct cv_frame_reader received; /* what the host has sent */
 static int peer;                        /* the supervisor's end, -1: closed */
 static uint32_t workspace;
 static uint32_t started; /* the last id that was given out */
+static bool begun[OPS_MAX + 1];
 static bool ended[OPS_MAX + 1];
 static bool hold; /* chunks are not taken */
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
-
-static uint8_t next_byte(struct input *input)
-{
-    if (input->left == 0)
-        return 0;
-    input->left--;
-    return *input->at++;
-}
-
-static const uint8_t *next_bytes(struct input *input, size_t *length)
-{
-    const uint8_t *bytes = input->at;
-    if (*length > input->left)
-        *length = input->left;
-    input->at += *length;
-    input->left -= *length;
-    return bytes;
-}
 
 /* ---- the host ------------------------------------------------------------------------------ */
 
@@ -74,18 +51,19 @@ static void check_bounds(void)
     const struct cv_channel *alive = channel();
     if (alive == NULL)
         return;
-    require(alive->unreturned <= CV_OUTPUT_CREDIT);
-    require(alive->to_return <= alive->unreturned);
-    require(cv_buf_length(&alive->out) <= QUEUE_MAX);
-    require(alive->flights.count <= OPS_MAX);
-    require(alive->requests <= CV_FILES_UNDER_WAY);
+    REQUIRE(alive->unreturned <= CV_OUTPUT_CREDIT);
+    REQUIRE(alive->to_return <= alive->unreturned);
+    REQUIRE(cv_buf_length(&alive->out) <= QUEUE_MAX);
+    REQUIRE(alive->flights.count <= OPS_MAX);
+    REQUIRE(alive->requests <= CV_FILES_UNDER_WAY);
 }
 
 static void started_op(uint32_t id)
 {
     if (id == 0)
         return;
-    require(id <= OPS_MAX && !ended[id]);
+    REQUIRE(id <= OPS_MAX && !begun[id]);
+    begun[id] = true;
     started = id;
 }
 
@@ -94,15 +72,15 @@ static void take_completions(void)
     struct cv_op *op;
     while ((op = cv_host_next(&host)) != NULL) {
         uint32_t id = op->by_id.id;
-        require(id <= started && !ended[id]);
+        REQUIRE(id <= started && begun[id] && !ended[id]);
         if (cv_op_chunk(op) != NULL) {
             if (hold)
                 return;
             cv_host_take_chunk(&host, op);
             continue;
         }
-        require(op->done);
-        require(op->err.code == NULL || op->err.message[0] != '\0');
+        REQUIRE(op->done);
+        REQUIRE(op->err.code == NULL || op->err.message[0] != '\0');
         ended[id] = true;
         cv_host_take(&host, op);
     }
@@ -111,7 +89,7 @@ static void take_completions(void)
 static void step(void)
 {
     struct cv_err err;
-    require(cv_reactor_step(&host.reactor, 0, &err) == 0);
+    REQUIRE(cv_reactor_step(&host.reactor, 0, &err) == 0);
     check_bounds();
 }
 
@@ -130,14 +108,16 @@ static void drain(void)
 {
     static uint8_t bytes[65536];
     ssize_t got;
+    torture_hold(true);
     while (peer >= 0 && (got = recv(peer, bytes, sizeof bytes, MSG_DONTWAIT)) > 0) {
         struct cv_frame frame;
         int next;
         cv_frame_reader_push(&received, bytes, (size_t)got);
         while ((next = cv_frame_reader_next(&received, &frame)) == 1)
             continue;
-        require(next == 0);
+        REQUIRE(next == 0);
     }
+    torture_hold(false);
 }
 
 static void start_exec(uint8_t how)
@@ -155,7 +135,7 @@ static void start_exec(uint8_t how)
                                      : 0,
         .stream_all = (how & 0x04) != 0,
     };
-    if (started < OPS_MAX - 1) /* one is left for the removal */
+    if (host.last_id < OPS_MAX - 2) /* for the removal, also a failed one */
         started_op(cv_host_exec(&host, workspace, &request, &err));
 }
 
@@ -163,7 +143,7 @@ static void request_file(uint8_t how)
 {
     static const uint8_t bytes[INPUT_LENGTH];
     struct cv_err err;
-    if (started >= OPS_MAX - 1)
+    if (host.last_id >= OPS_MAX - 2)
         return;
     if (how & 0x01)
         started_op(cv_host_read_file(&host, workspace, "f", how & 0x02 ? 10 : CV_FILE_MAX, &err));
@@ -278,30 +258,45 @@ static void launch(void)
 {
     int pair[2];
     struct cv_err err;
-    require(cv_host_open(&host, "/nonexistent", &err) == 0);
-    require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+    REQUIRE(cv_host_open(&host, "/nonexistent", &err) == 0);
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
     peer = pair[1];
     struct cv_op *op = cv_op_new(CV_OP_LAUNCH, 0);
     struct cv_channel *opened = cv_channel_open(&host, pair[0], 0, &err);
-    require(op != NULL && opened != NULL);
+    REQUIRE(op != NULL && opened != NULL);
     workspace = op->workspace = host.last_id = 1;
-    require(cv_idmap_add(&host.ops, &op->by_id, workspace) == 0);
-    require(cv_idmap_add(&host.workspaces, &opened->by_handle, workspace) == 0);
+    REQUIRE(cv_idmap_add(&host.ops, &op->by_id, workspace) == 0);
+    REQUIRE(cv_idmap_add(&host.workspaces, &opened->by_handle, workspace) == 0);
     opened->launch = op;
     cv_channel_flush(opened);
     started_op(workspace);
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed)
+{
+    static const uint8_t lengths[14] = {8, 40, 8, 20, 1, 2, 2, 1, 1, 1, 1, 1, 1, 2};
+    return mutate_actions(data, size, max, seed, 2, lengths, 14);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     struct input input = {bytes, size};
+    unsigned long failing = next_byte(&input);
+    failing |= (unsigned long)next_byte(&input) << 8;
+    memset(begun, 0, sizeof begun);
     memset(ended, 0, sizeof ended);
+    torture_fail(0);
     hold = false;
     started = 0;
     cv_frame_reader_init(&received, 'h');
     launch();
+    torture_fail(failing);
     while (input.left > 0)
         act(&input);
+    torture_fail(0);
     /* With the end of the stream and a removal, everything that was begun must have ended. */
     if (size % 4 != 0) {
         hold = false;
@@ -311,10 +306,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         for (int i = 0; i < 100 && channel() != NULL; i++)
             step();
         take_completions();
-        require(channel() == NULL);
+        REQUIRE(channel() == NULL);
         for (uint32_t id = 1; id <= started; id++)
-            require(ended[id]);
-        require(host.ops.count == 0);
+            REQUIRE(ended[id] || !begun[id]);
+        REQUIRE(host.ops.count == 0);
     }
     supervisor_closes();
     cv_host_close(&host);

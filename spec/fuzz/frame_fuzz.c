@@ -14,6 +14,7 @@
 #include "proto/supervise/message.h"
 #include "proto/supervise/wire.h"
 #include "require.h"
+#include "support/mutate.h"
 
 /* What a run over a stream came to, for comparison with another run over the same bytes. */
 struct outcome {
@@ -216,6 +217,22 @@ static struct outcome run(char side, const uint8_t *stream, size_t length, size_
     cv_assembler_free(&assembler);
     cv_frame_reader_free(&reader);
     return outcome;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
+size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t one_size, const uint8_t *other,
+                                 size_t other_size, uint8_t *out, size_t max, unsigned seed);
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed)
+{
+    return mutate_frames(data, size, max, seed, 1);
+}
+
+size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t one_size, const uint8_t *other,
+                                 size_t other_size, uint8_t *out, size_t max, unsigned seed)
+{
+    return cross_frames(one, one_size, other, other_size, out, max, seed, 1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

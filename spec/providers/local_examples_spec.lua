@@ -69,7 +69,7 @@ describe("the examples", function()
         }
         for argument, message in pairs(wrong) do
             local command = ("%s examples/demo.lua %s && exit 1 || true"):format(LUA, argument)
-            local line = scratch.shell(("TMPDIR=%s %s"):format(place.folder, command))
+            local line = scratch.shell(("%sTMPDIR=%s %s"):format(scratch.unclosed, place.folder, command))
             assert.is_truthy(line:find(message, 1, true), line)
             assert.is_truthy(line:find("^[^\n]+\n$"), line)
         end

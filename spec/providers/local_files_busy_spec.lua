@@ -3,8 +3,6 @@ local scratch = require "spec.support.scratch"
 local support = require "spec.support.local_workspace"
 
 local MAX = sandbox.FILE_MAX_BYTES
--- 100,000 take less than a minute.
-local SWAPPED_WRITES = tonumber(os.getenv("CHAMVI_FILE_WRITES")) or 1500
 
 local function sh(script)
     return { "sh", "-c", script }
@@ -65,48 +63,6 @@ describe("the files of a workspace", function()
                     assert.equal("whole\n", assert(reader:join()).stdout)
                 end)
             end)
-        end)
-
-        it("never get out, while a command swaps a folder for a link all the time", function()
-            local outside = place.folder .. "/outside"
-            scratch.shell(("mkdir -p %s/sub; echo outside > %s/f"):format(outside, outside))
-            place.with(function(workspace)
-                run(workspace, ("mkdir -p d/sub; ln -s %s l; ln -s /workspace/d alias"):format(outside))
-                sandbox.run(function()
-                    -- renameat2(2) with RENAME_EXCHANGE
-                    local swapper = sandbox.spawn(workspace.exec, workspace, {
-                        "perl",
-                        "-e",
-                        [[
-                            my ($a, $b, $n) = ("d\0", "l\0", `uname -m` =~ /aarch64/ ? 276 : 316);
-                            until (-e "stop") { syscall($n, -100, $a, -100, $b, 2) == 0 or die $! for 1 .. 100 }
-                        ]],
-                    })
-                    local paths = { "d/f", "d/sub/f", "d/new", "d/made/on/the/way", "alias/f", "alias/new" }
-                    local count = { written = 0, refused = 0 }
-                    local function write_some()
-                        for index = 1, SWAPPED_WRITES / 5 do
-                            local ok, err = workspace:write_file(paths[index % #paths + 1], "written")
-                            assert.is_true(ok or err.code == "outside_workspace", tostring(err))
-                            local outcome = ok and "written" or "refused"
-                            count[outcome] = count[outcome] + 1
-                        end
-                    end
-                    local tasks = {}
-                    for index = 1, 5 do
-                        tasks[index] = sandbox.spawn(write_some)
-                    end
-                    for _, task in ipairs(tasks) do
-                        assert.is_nil(select(2, task:join()))
-                    end
-                    assert(workspace:write_file("stop", ""))
-                    assert.equal("", assert(swapper:join()).stderr)
-                    assert.is_true(count.written > 0 and count.refused > 0)
-                end)
-            end)
-            assert.same({ "f", "sub" }, scratch.list(outside))
-            assert.same({}, scratch.list(outside .. "/sub"))
-            assert.equal("outside\n", scratch.read(outside .. "/f"))
         end)
 
         it("are many: a hundred writes, then a hundred reads, of 64 KiB to 1 MiB", function()

@@ -53,7 +53,7 @@ describe("a host program", function()
         end)
 
         it("by os.exit, which closes nothing", function()
-            scratch.shell(command("exit") .. " >/dev/null 2>&1")
+            scratch.shell(scratch.unclosed .. command("exit") .. " >/dev/null 2>&1")
             support.wait_until(function()
                 return not is_anything_alive()
             end, "the end of everything")

@@ -194,7 +194,7 @@ local function ask(self, arguments, path)
     else
         path = self.host:gsub("^tcp", "http") .. path
     end
-    local text = scratch.shell(("curl -sS -m %d -w '\\n%%{http_code}' %s %s"):format(CALL_MAX_S, words(arguments),
+    local text = scratch.shell(("curl -sSg -m %d -w '\\n%%{http_code}' %s %s"):format(CALL_MAX_S, words(arguments),
         scratch.quote(path)))
     local body, status = text:match("^(.*)\n(%d+)$")
     return tonumber(status), body

@@ -1,9 +1,11 @@
--- A container engine of scripts/services as a target of the conformance suite, and as other specs of the Docker provider
--- need it.
+-- A container engine of scripts/services as a target of the conformance suite, and as other specs of the Docker
+-- provider need it.
 
+local assert = require "luassert"
 local constants = require "chamvi.sandbox.constants"
 local docker = require "chamvi.sandbox.docker"
 local docker_engine = require "spec.support.docker_engine"
+local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 
 local docker_target = {}
@@ -43,9 +45,11 @@ end
 ---@field image string the test image with the repository
 ---@field repository { url: string, first: string, main: string, topic: string }
 ---@field provider fun(options?: chamvi.DockerOptions): chamvi.DockerProvider
+---@field with fun(use: fun(workspace: chamvi.Workspace), request?: table, options?: chamvi.DockerOptions)
+---@field options fun(options?: chamvi.DockerOptions): chamvi.DockerOptions what its providers are made with
 ---@field container fun(workspace: chamvi.Workspace): string its container's name
 ---@field lose fun(workspace: chamvi.Workspace) removes the container, and not its volume
----@field left fun(): string[] ids of workspaces, and names of other containers and volumes, that are new since the start
+---@field left fun(): string[] what is new since the start: ids of workspaces, names of other containers and volumes
 ---@field running fun(word: string): boolean
 ---@field close fun() removes what the target made; specs call it at their end
 
@@ -82,6 +86,21 @@ function docker_target.new(service)
 
     function target.provider(options)
         return docker.create_docker_sandbox(target.options(options))
+    end
+
+    --- Calls `use(workspace)` with a new workspace, and disposes it however that ends.
+    function target.with(use, request, options)
+        local given = { run_id = "spec" }
+        for name, value in pairs(request or {}) do
+            given[name] = value
+        end
+        local workspace = assert(target.provider(options):create(given))
+        local ok, err = pcall(use, workspace)
+        local disposed, failure = workspace:dispose()
+        if not ok then
+            error(err, 0)
+        end
+        assert(disposed, failure)
     end
 
     function target.container(workspace)
@@ -126,6 +145,45 @@ function docker_target.new(service)
     end
 
     return target
+end
+
+--- Defines specs for each of the engines: `define(target)` is called in a `describe` of its own, and after each spec
+--- nothing may be left. Where there is no engine there is one pending spec.
+---@param busted { describe: function, it: function, after_each: function, teardown: function, pending: function }
+---@param services string[]
+---@param name string what the specs are about, "commands"
+---@param define fun(target: spec.DockerTarget)
+function docker_target.each(busted, services, name, define)
+    for _, service in ipairs(services) do
+        busted.describe(name .. " on " .. service, function()
+            local target, reason = docker_target.new(service)
+            if not target then
+                busted.it("are as they should be", function()
+                    busted.pending(reason)
+                end)
+                return
+            end
+            busted.teardown(target.close)
+            busted.after_each(function()
+                assert.same({}, target.left())
+            end)
+            define(target)
+        end)
+    end
+end
+
+--- Waits for at most 30 s until `condition()` gives something, and returns it.
+---@param what string for the error
+---@param condition fun(): any
+function docker_target.wait_until(what, condition)
+    for _ = 1, 600 do
+        local value = condition()
+        if value then
+            return value
+        end
+        assert(sandbox.sleep(50))
+    end
+    error("not within 30 s: " .. what, 2)
 end
 
 return docker_target

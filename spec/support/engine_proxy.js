@@ -3,7 +3,7 @@
 //   node engine_proxy.js FOLDER [SOCKET]
 //
 // Listens at FOLDER/socket and forwards to the engine's unix SOCKET. FOLDER/log gets a line "METHOD PATH" for each
-// request as it comes, the path without its version. FOLDER/rules.json is read for each request: a list of rules, of
+// request as it comes, the path without its version, which goes to FOLDER/versions. FOLDER/rules.json is read for each request: a list of rules, of
 // which the first one counts whose `match` (a regular expression for the line of the log) fits and that has not been
 // used `times` times (none: always). A rule:
 //
@@ -30,6 +30,7 @@ const used = {};
 function ruleFor(request) {
   const line = request.method + ' ' + request.url.replace(/^\/v\d+\.\d+(?=\/)/, '');
   fs.appendFileSync(file('log'), line + '\n');
+  fs.appendFileSync(file('versions'), (/^\/(v\d+\.\d+)\//.exec(request.url) || ['', 'none'])[1] + '\n');
   for (const rule of JSON.parse(fs.readFileSync(file('rules.json'), 'utf8'))) {
     if (new RegExp(rule.match).test(line) && (used[rule.id] || 0) < (rule.times || Infinity)) {
       used[rule.id] = (used[rule.id] || 0) + 1;
@@ -147,7 +148,7 @@ function relay(request, socket, head, rule) {
     }
   });
   socket.on('drain', () => upstream.resume());
-  upstream.on('end', () => socket.end());
+  upstream.on('end', () => rule.act === 'mute' || socket.end());
   socket.on('error', cut);
   socket.on('close', cut);
   upstream.on('error', cut);

@@ -20,7 +20,6 @@ function engine_proxy.start(engine)
     local folder = scratch.folder()
     local self = setmetatable({ folder = folder, host = "unix://" .. folder .. "/socket" }, Proxy)
     self:set({})
-    scratch.write(folder .. "/log", "")
     self.input = assert(io.popen(("exec node spec/support/engine_proxy.js %s %s 2>%s/errors"):format(folder,
         engine and assert(engine.host:match("^unix://(.*)$")) or "", folder), "w"))
     for _ = 1, 1000 do
@@ -43,16 +42,27 @@ function Proxy:set(rules)
     scratch.write(self.folder .. "/rules.new", text)
     assert(os.rename(self.folder .. "/rules.new", self.folder .. "/rules.json"))
     scratch.write(self.folder .. "/log", "")
+    scratch.write(self.folder .. "/versions", "")
+end
+
+local function lines_of(path)
+    local lines = {}
+    for line in scratch.read(path):gmatch("[^\n]+") do
+        table.insert(lines, line)
+    end
+    return lines
 end
 
 --- The requests since the rules were set: "METHOD /path", without the version of the API.
 ---@return string[]
 function Proxy:requests()
-    local lines = {}
-    for line in scratch.read(self.folder .. "/log"):gmatch("[^\n]+") do
-        table.insert(lines, line)
-    end
-    return lines
+    return lines_of(self.folder .. "/log")
+end
+
+--- The versions of these requests: "v1.41", or "none".
+---@return string[]
+function Proxy:versions()
+    return lines_of(self.folder .. "/versions")
 end
 
 --- Ends it; what goes through it is cut. Raises what it has complained of.

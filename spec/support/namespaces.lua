@@ -1,5 +1,5 @@
--- Remote workspaces in Linux namespaces of this machine: a real container without an image, for specs. A local workspace
--- of root's holds each of them: it runs the first process of the namespaces, and `nsenter` for each program.
+-- Remote workspaces in Linux namespaces of this machine: real containers without an image, for specs. A local
+-- workspace of root's holds each of them: it runs the first process of the namespaces, and `nsenter` for each program.
 
 local clocks = require "chamvi.sandbox.clock"
 local compat = require "chamvi.sandbox.compat"
@@ -73,7 +73,8 @@ end
 
 function Transport:exec(argv, given)
     local command = { "nsenter", "-t", self.first, "-m", "-p", "-r", "-w" }
-    for _, argument in ipairs({ "setsid", "setpriv", "--reuid", USER, "--regid", USER, "--clear-groups", "env", "-i" }) do
+    local enter = ("setsid setpriv --clear-groups --reuid %s --regid %s env -i"):format(USER, USER)
+    for argument in enter:gmatch("%S+") do
         table.insert(command, argument)
     end
     for name, value in pairs(self.env) do
@@ -166,15 +167,15 @@ local function create(state, given, now, request)
     if signal and signal.aborted then
         return nil, task.aborted(signal)
     end
-    local repo, err = request.repo, nil
+    local repo = request.repo
     if repo ~= nil then
-        repo, err = sandbox.normalize_repo(repo, { allow_file_repos = true })
+        local refused
+        repo, refused = sandbox.normalize_repo(repo, { allow_file_repos = true })
         if not repo then
-            return nil, err
+            return nil, refused
         end
     end
-    local transport
-    transport, err = start(state, given, request)
+    local transport, err = start(state, given, request)
     if not transport then
         return nil, err
     end

@@ -1,8 +1,10 @@
 -- Holds the definitions under types/ against the sources and against what is there at run time.
 
 local definitions = require "spec.support.definitions"
+local docker = require "chamvi.sandbox.docker"
 local errors = require "chamvi.sandbox.errors"
 local host = require "chamvi.sandbox.host"
+local k8s = require "chamvi.sandbox.k8s"
 local local_sandbox = require "chamvi.sandbox.local"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
@@ -11,6 +13,8 @@ local workspace_tools = require "chamvi.sandbox.workspace_tools"
 
 local LIBRARY = "lua/chamvi/sandbox/"
 local LOCAL = "providers/local/init.lua"
+local K8S = "providers/k8s/kubeconfig.lua"
+local DOCKER = "providers/docker/init.lua"
 
 local function files(folder, name)
     local list = {}
@@ -31,7 +35,8 @@ end
 
 local TYPES = files("types", "*.lua")
 
-describe("the definitions", function()
+-- Much plain Lua, which no sanitizer looks into.
+describe("the definitions #unsanitized", function()
     local place = support.place({ teardown = teardown, before_each = before_each, after_each = after_each })
     local declared = definitions.read(TYPES)
 
@@ -53,6 +58,8 @@ describe("the definitions", function()
         it("the modules", function()
             assert_declared("chamvi.sandbox", sandbox)
             assert_declared("chamvi.sandbox.local", local_sandbox)
+            assert_declared("chamvi.sandbox.k8s", k8s)
+            assert_declared("chamvi.sandbox.docker", docker)
             assert_declared("chamvi.sandbox.host", host)
             assert_declared("chamvi.sandbox.tools", sandbox.tools)
         end)
@@ -68,6 +75,7 @@ describe("the definitions", function()
         it("a provider, a workspace and its info", function()
             local repository = scratch.repository(place.folder .. "/repository")
             assert_declared("chamvi.LocalProvider", place.provider())
+            assert_declared("chamvi.DockerProvider", docker.create_docker_sandbox())
             place.with(function(workspace)
                 assert_declared("chamvi.Workspace", workspace)
                 assert_declared("chamvi.WorkspaceInfo", workspace.info)
@@ -130,6 +138,16 @@ describe("the definitions", function()
             assert_declared("chamvi.Loop", sandbox.loop())
         end)
 
+        it("a kubeconfig", function()
+            local path = place.folder .. "/config"
+            scratch.write(path, [[
+current-context: c
+contexts: [{name: c, context: {cluster: k}}]
+clusters: [{name: k, cluster: {server: "https://localhost"}}]
+]])
+            assert_declared("chamvi.KubeConfig", assert(k8s.load_kube_config({ path = path })))
+        end)
+
         it("a collector", function()
             assert_declared("chamvi.OutputCollector", sandbox.create_output_collector(1))
         end)
@@ -137,10 +155,15 @@ describe("the definitions", function()
         local option_tables = {
             ["chamvi.ExecOptions"] = { LIBRARY .. "exec_request.lua", "EXEC_OPTIONS" },
             ["chamvi.NormalizeRepoOptions"] = { LIBRARY .. "rules.lua", "NORMALIZE_OPTIONS" },
+            ["chamvi.RemoteOptions"] = { LIBRARY .. "remote.lua", "REMOTE_OPTIONS" },
             ["chamvi.LocalOptions"] = { LOCAL, "PROVIDER_OPTIONS" },
-            ["chamvi.CreateOptions"] = { LOCAL, "CREATE_OPTIONS" },
+            ["chamvi.CreateOptions"] = { LIBRARY .. "provider.lua", "CREATE_OPTIONS" },
+            ["chamvi.DockerOptions"] = { DOCKER, "PROVIDER_OPTIONS" },
+            ["chamvi.DockerHost"] = { DOCKER, "HOST_OPTIONS" },
+            ["chamvi.RegistryAuth"] = { DOCKER, "AUTH_OPTIONS" },
             ["chamvi.WorkspaceManagerOptions"] = { LIBRARY .. "manager.lua", "MANAGER_OPTIONS" },
             ["chamvi.AcquireOptions"] = { LIBRARY .. "manager.lua", "ACQUIRE_OPTIONS" },
+            ["chamvi.KubeConfigOptions"] = { K8S, "OPTIONS" },
             ["chamvi.OpenAIOptions"] = { LIBRARY .. "tools.lua", "OPENAI_OPTIONS" },
             ["chamvi.CloseOptions"] = { LIBRARY .. "manager.lua", "CLOSE_OPTIONS" },
         }
@@ -170,8 +193,8 @@ describe("the definitions", function()
                 assert.is_truthy(readme:find("`" .. code .. "`", 1, true), code .. ": not in the README")
             end
 
-            -- Never given to users: it becomes another code.
-            codes.record_locked = true
+            -- Never given to users: they become other codes.
+            codes.record_locked, codes.invalid_yaml = true, true
             local function used(text, pattern)
                 local count = 0
                 for code in text:gmatch(pattern) do
@@ -191,10 +214,12 @@ describe("the definitions", function()
         local sources = definitions.read(files("lua providers", "*.lua"))
 
         it("the classes", function()
-            -- Its functions are local ones of the constructor.
-            local functions = definitions.read({ LOCAL }).functions
-            local provider = sources.classes["chamvi.LocalProvider"].members
-            provider.create, provider.collect_garbage = functions.create_workspace, functions.collect_garbage
+            -- Their functions are local ones of the constructors.
+            for class, path in pairs({ ["chamvi.LocalProvider"] = LOCAL, ["chamvi.DockerProvider"] = DOCKER }) do
+                local functions = definitions.read({ path }).functions
+                local provider = sources.classes[class].members
+                provider.create, provider.collect_garbage = functions.create_workspace, functions.collect_garbage
+            end
             for class in pairs(declared.classes) do
                 if sources.classes[class] then
                     assert.same({}, definitions.disagreements(declared, sources, class))
@@ -205,6 +230,7 @@ describe("the definitions", function()
         -- By class and name, where the sources call it otherwise.
         local elsewhere = {
             ["chamvi.sandbox"] = {
+                create_remote_workspace = { LIBRARY .. "remote.lua", nil, "return" },
                 create_workspace_manager = { LIBRARY .. "manager.lua", nil, "create_workspace_manager" },
                 is_error = { LIBRARY .. "errors.lua", "errors", "is_error" },
                 null = { LIBRARY .. "init.lua", "sandbox", "null" },
@@ -212,6 +238,7 @@ describe("the definitions", function()
                 signal = { LIBRARY .. "signal.lua", "signals", "new" },
             },
             ["chamvi.sandbox.local"] = { create_local_sandbox = { LOCAL, "local_sandbox", "create_local_sandbox" } },
+            ["chamvi.sandbox.docker"] = { create_docker_sandbox = { DOCKER, "docker", "create_docker_sandbox" } },
             ["chamvi.sandbox.host"] = {},
             ["chamvi.sandbox.tools"] = {},
         }

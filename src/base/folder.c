@@ -21,7 +21,12 @@ bool cv_trouble(struct cv_trouble *trouble, int errnum, const char *text)
 /* An existing folder is fine, also one that may not be made anew. */
 static bool make_folder(const char *path)
 {
-    return mkdir(path, FOLDER_MODE) == 0 || errno == EEXIST || errno == EROFS;
+    if (mkdir(path, FOLDER_MODE) == 0 || errno == EEXIST)
+        return true;
+    int failed = errno;
+    bool exists = failed == EROFS && access(path, F_OK) == 0;
+    errno = failed;
+    return exists;
 }
 
 static bool make_path(const char *path)

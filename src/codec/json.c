@@ -156,7 +156,7 @@ static void use_dot(char *text)
 struct cJSON *cv_json_new_number(double number)
 {
     char text[64];
-    if (fabs(number) < 9007199254740992.0 && number == floor(number)) {
+    if (fabs(number) < 1e21 && number == floor(number)) {
         snprintf(text, sizeof text, "%.0f", number);
         return cJSON_CreateRaw(text);
     }

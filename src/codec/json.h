@@ -59,7 +59,7 @@ const char *cv_json_key(const struct cJSON *element);
 /* A new value of the type; NULL without memory. Numbers and strings have constructors of their own.
  */
 struct cJSON *cv_json_new(enum cv_json_type type);
-/* A finite number, as the shortest text that is read as the same one; a whole one below 2^53 has
+/* A finite number, as the shortest text that is read as the same one; a whole one below 10^21 has
  * no exponent. */
 struct cJSON *cv_json_new_number(double number);
 struct cJSON *cv_json_new_integer(int64_t integer);

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -21,6 +22,7 @@
 #include "lua/decoders.h"
 #include "lua/json.h"
 #include "lua/net.h"
+#include "lua/process.h"
 #include "lua/records.h"
 #include "lua/rules.h"
 #include "lua/websocket.h"
@@ -244,7 +246,7 @@ static bool boolean_field(lua_State *L, int table, const char *name)
 
 /*
  * The record that a launch is to lock, -1 for none: made from the field `record`, or with `locked`
- * an existing one. False with `err`.
+ * an existing one, which with `listed` must still be there. False with `err`.
  */
 static bool open_launch_record(lua_State *L, const struct cv_hello *hello, int *record,
                                struct cv_err *err)
@@ -254,6 +256,7 @@ static bool open_launch_record(lua_State *L, const struct cv_hello *hello, int *
     lua_getfield(L, 2, "record");
     const char *text = lua_tolstring(L, -1, &length);
     bool locked = boolean_field(L, 2, "locked");
+    bool listed = boolean_field(L, 2, "listed");
     *record = -1;
     if (text == NULL && !locked)
         return true;
@@ -261,13 +264,17 @@ static bool open_launch_record(lua_State *L, const struct cv_hello *hello, int *
         luaL_error(L, "names[1] must be a UUID where there is a record");
     *record = text != NULL ? cv_record_create(hello->base, id, text, length, err)
                            : cv_record_open(hello->base, id);
+    if (*record < 0 && text == NULL && listed && errno == ENOENT)
+        return cv_err_set(err, "record_locked", "another process has removed the workspace") == 0;
     return *record >= 0 || text == NULL; /* without a record there is nothing to lock */
 }
 
 /*
- * core:launch{ base=, names=, env=, create=, remove_only=, record=, locked= } -> workspace, id
+ * core:launch{ base=, names=, env=, create=, remove_only=, record=, locked=, listed= } ->
+ * workspace, id
  *
  * With `record` (its text, to be made) or `locked` (it exists) the last of the names is the record.
+ * With `listed` too one that is not there any more is record_locked.
  */
 static int core_launch(lua_State *L)
 {
@@ -400,8 +407,19 @@ static int core_remove(lua_State *L)
 }
 
 /*
+ * For a system without pidfds: asks the holder by its number, which the lock has proven
+ * to be its own a moment ago. 0 or an errno.
+ */
+static int ask_to_end(pid_t holder)
+{
+    bool asked = kill(holder, SIGCONT) == 0 && kill(holder, SIGTERM) == 0;
+    return (asked || errno == ESRCH) ? 0 : errno;
+}
+
+/*
  * core:end_owner(root, id) -> an operation's id: "ended" when the process that holds the lock of
- * the record has ended after being asked to; false when nobody holds it
+ * the record has ended after being asked to; true when it was asked and only the record tells when
+ * it has ended; false when nobody holds it
  */
 static int core_end_owner(lua_State *L)
 {
@@ -410,16 +428,20 @@ static int core_end_owner(lua_State *L)
     const char *root = luaL_checkstring(L, 2);
     const char *id = luaL_checkstring(L, 3);
     luaL_argcheck(L, cv_record_id_valid(id), 3, "UUID expected");
-    int owner = cv_record_owner(root, id);
-    if (owner < 0 && errno == ESRCH) {
-        lua_pushboolean(L, 0);
+    pid_t holder;
+    int owner = cv_record_owner(root, id, &holder);
+    if (owner >= 0)
+        return push_id(L, cv_host_end(&core->host, owner, &err), &err);
+    int failed = errno;
+    bool numbered = holder > 0 && (failed == ENOSYS || failed == EPERM);
+    if (numbered)
+        failed = ask_to_end(holder);
+    if (failed == ESRCH || failed == 0) {
+        lua_pushboolean(L, numbered);
         return 1;
     }
-    if (owner < 0) {
-        cv_err_system(&err, "gc_failed", errno, "can't tell who looks after the workspace");
-        return cv_lua_push_error(L, &err);
-    }
-    return push_id(L, cv_host_end(&core->host, owner, &err), &err);
+    cv_err_system(&err, "gc_failed", failed, "can't end what looks after the workspace");
+    return cv_lua_push_error(L, &err);
 }
 
 /* core:lost(workspace) -> boolean */
@@ -505,6 +527,7 @@ int luaopen_chamvi_sandbox_core(lua_State *L)
     cv_lua_setfuncs(L, module_functions);
     cv_lua_add_decoders(L);
     cv_lua_add_json(L);
+    cv_lua_add_process(L);
     cv_lua_add_records(L);
     cv_lua_add_rules(L);
     cv_lua_add_websocket(L);

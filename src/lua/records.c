@@ -56,7 +56,8 @@ static int record_owned(lua_State *L)
     const char *root = luaL_checkstring(L, 1);
     const char *id = luaL_checkstring(L, 2);
     luaL_argcheck(L, cv_record_id_valid(id), 2, "UUID expected");
-    int owner = cv_record_owner(root, id);
+    pid_t holder;
+    int owner = cv_record_owner(root, id, &holder);
     lua_pushboolean(L, owner >= 0 || errno != ESRCH);
     cv_fd_close(&owner);
     return 1;

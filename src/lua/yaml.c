@@ -3,8 +3,6 @@
 #include "lua/yaml.h"
 
 #include <math.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "codec/yaml.h"
 #include "lua/args.h"
@@ -94,20 +92,6 @@ static int yaml_decode(lua_State *L)
     return 1;
 }
 
-static int environment(lua_State *L)
-{
-    lua_newtable(L);
-    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
-        const char *equals = strchr(*entry, '=');
-        if (equals == NULL || equals == *entry)
-            continue;
-        lua_pushlstring(L, *entry, (size_t)(equals - *entry));
-        lua_pushstring(L, equals + 1);
-        lua_rawset(L, -3);
-    }
-    return 1;
-}
-
 void cv_lua_add_yaml(lua_State *L)
 {
     luaL_newmetatable(L, TREE_TYPE);
@@ -116,6 +100,4 @@ void cv_lua_add_yaml(lua_State *L)
     lua_pop(L, 1);
     lua_pushcfunction(L, yaml_decode);
     lua_setfield(L, -2, "yaml_decode");
-    lua_pushcfunction(L, environment);
-    lua_setfield(L, -2, "environment");
 }

@@ -36,8 +36,15 @@
 /* True when the guard has ended. Its status may have been taken by the host program (ECHILD). */
 static bool reap_guard(struct cv_channel *channel)
 {
-    if (channel->guard_pid != 0 && waitpid(channel->guard_pid, NULL, WNOHANG) != 0)
+    int status = 0;
+    if (channel->guard_pid != 0 && waitpid(channel->guard_pid, &status, WNOHANG) != 0)
         channel->guard_pid = 0;
+    if (WIFSIGNALED(status))
+        channel->guard_killed = true;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CV_GUARD_LEFT_SOME &&
+        channel->failure.code == NULL)
+        cv_err_set(&channel->failure, "kill_failed",
+                   "the workspace's guard could not kill all that it guarded");
     return channel->guard_pid == 0;
 }
 
@@ -89,6 +96,11 @@ static void over(struct cv_channel *channel)
     cv_source_close(&channel->host->reactor, &channel->guard);
     cv_alarm_clear(&channel->host->reactor, &channel->health);
     channel->state = CV_CHANNEL_OVER;
+    if (channel->silent && channel->guard_killed && channel->failure.code == NULL)
+        cv_err_set(
+            &channel->failure, "kill_failed",
+            "the workspace's guard was killed and its supervisor does not answer, so what they "
+            "looked after may still run");
     if (channel->removal != NULL) {
         finish_removal(channel);
     } else if (channel->launch != NULL) {
@@ -161,6 +173,9 @@ void cv_channel_land(struct cv_channel *channel, struct cv_op *op)
     if (op->requested)
         channel->requests--;
     op->requested = false;
+    if (op->abort_owed)
+        channel->aborts_owed--;
+    op->abort_owed = false;
     cv_idmap_remove(&channel->flights, &op->in_flight);
     op->flying = false;
     if (op->dropped)
@@ -260,6 +275,7 @@ static void health_strike(struct cv_alarm *alarm)
     if (!active(channel))
         return;
     if (channel->silent_ms >= LOST_MS) {
+        channel->silent = true;
         lose(channel, "the workspace's supervisor does not answer");
         return;
     }
@@ -267,6 +283,7 @@ static void health_strike(struct cv_alarm *alarm)
         signal_guard(channel,
                      SIGCONT); /* a stopped guard can't see that its supervisor is stopped */
     cv_alarm_set(&channel->host->reactor, &channel->health, check_interval(channel));
+    cv_channel_flush(channel); /* what found no memory is tried again */
 }
 
 /* False when the socket takes no more for now. */
@@ -300,10 +317,40 @@ static void feed_waiting(struct cv_channel *channel)
     }
 }
 
+static void queue_abort(struct cv_channel *channel, struct cv_op *op)
+{
+    bool owed = cv_channel_queue(channel, CV_FRAME_ABORT, op->by_id.id, NULL, 0) != 0;
+    channel->aborts_owed += (unsigned)owed - (unsigned)op->abort_owed;
+    op->abort_owed = owed;
+}
+
+static void queue_removal(struct cv_channel *channel)
+{
+    uint32_t id = channel->removal == NULL ? 0 : channel->removal->by_id.id;
+    channel->removal_owed = cv_channel_queue(channel, CV_FRAME_REMOVE, id, NULL, 0) != 0;
+}
+
+/* What must reach the supervisor and found no memory when it was due. */
+static void queue_owed(struct cv_channel *channel)
+{
+    cv_channel_used(channel, 0);
+    if (channel->removal_owed)
+        queue_removal(channel);
+    for (size_t i = 0; i < channel->flights.size && channel->aborts_owed > 0; i++) {
+        for (struct cv_idnode *node = channel->flights.buckets[i]; node != NULL;
+             node = node->next) {
+            struct cv_op *op = cv_channel_flight(node);
+            if (op->abort_owed)
+                queue_abort(channel, op);
+        }
+    }
+}
+
 void cv_channel_flush(struct cv_channel *channel)
 {
     if (channel->state >= CV_CHANNEL_REAPING)
         return;
+    queue_owed(channel);
     bool written;
     do {
         written = write_out(channel);
@@ -317,7 +364,8 @@ void cv_channel_flush(struct cv_channel *channel)
     cv_source_want(&channel->host->reactor, &channel->stream,
                    written ? EPOLLIN : EPOLLIN | EPOLLOUT);
     /* Not left to close alone: a fork of the host may hold the socket. */
-    if (written && channel->state == CV_CHANNEL_ENDING && !channel->shut_down) {
+    if (written && channel->state == CV_CHANNEL_ENDING && !channel->removal_owed &&
+        !channel->shut_down) {
         shutdown(channel->stream.fd, SHUT_WR);
         channel->shut_down = true;
     }
@@ -395,7 +443,7 @@ void cv_channel_abort(struct cv_channel *channel, struct cv_op *op)
         return;
     }
     cv_channel_used(channel, cv_op_drop_chunks(op));
-    cv_channel_queue(channel, CV_FRAME_ABORT, op->by_id.id, NULL, 0);
+    queue_abort(channel, op);
     cv_channel_flush(channel);
 }
 
@@ -451,8 +499,7 @@ void cv_channel_remove(struct cv_channel *channel, struct cv_op *removal)
     channel->state = CV_CHANNEL_ENDING;
     channel->silent_ms = 0;
     cv_alarm_clear(&channel->host->reactor, &channel->health);
-    uint32_t id = removal == NULL ? 0 : removal->by_id.id;
-    cv_channel_queue(channel, CV_FRAME_REMOVE, id, NULL, 0);
+    queue_removal(channel);
     cv_channel_flush(channel);
     signal_guard(channel, SIGCONT);
 }

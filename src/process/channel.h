@@ -33,9 +33,11 @@ struct cv_channel {
     struct cv_host *host;
     struct cv_idnode by_handle; /* among the workspaces of the host */
     enum cv_channel_state state;
-    bool unwanted;   /* an aborted launch: nobody asks for its end */
-    bool lost;       /* ended without being told to */
-    pid_t guard_pid; /* 0 once it is reaped, or is no child of this process */
+    bool unwanted;     /* an aborted launch: nobody asks for its end */
+    bool lost;         /* ended without being told to */
+    bool silent;       /* lost because nothing was heard of it: its supervisor may still be there */
+    bool guard_killed; /* by a signal, so it has killed nothing */
+    pid_t guard_pid;   /* 0 once it is reaped, or is no child of this process */
     struct cv_frame_reader reader;
     struct cv_buf out;
     struct cv_idmap flights; /* operations that the supervisor will send more frames for */
@@ -45,6 +47,8 @@ struct cv_channel {
     struct cv_op *launch;    /* the operation of the launch, until it ends */
     struct cv_op *removal;   /* the operation of the removal, if any */
     bool removed;            /* the supervisor has said so */
+    bool removal_owed;       /* its frame found no memory yet */
+    unsigned aborts_owed;    /* the same of aborts: cv_op.abort_owed */
     struct cv_err failure;   /* why the removal failed */
     bool shut_down;          /* our direction is closed */
     uint64_t unreturned;     /* output bytes received whose credit was not yet given back */

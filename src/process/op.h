@@ -70,6 +70,7 @@ struct cv_op {
     struct cv_ended ended;
     /* Exec and files. */
     struct cv_input input;
+    bool abort_owed; /* the supervisor must still be told to abort it */
     /* Files only. */
     bool requested;        /* the supervisor owes an answer */
     struct cv_buf content; /* what was read */

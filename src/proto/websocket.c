@@ -204,7 +204,7 @@ int cv_websocket_next(struct cv_websocket *socket, const struct cv_websocket_eve
 /* ---- writing ------------------------------------------------------------------------------ */
 
 static int put_frame(struct cv_websocket *socket, uint8_t opcode, const void *bytes, size_t length,
-                struct cv_err *err)
+                     struct cv_err *err)
 {
     const struct wslay_event_msg message = {opcode, bytes, length};
     if (socket->problem != NULL)

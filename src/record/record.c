@@ -3,10 +3,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -59,6 +62,31 @@ static bool write_whole(int fd, const char *text, size_t length)
     return true;
 }
 
+/*
+ * The same under a limit of file sizes (RLIMIT_FSIZE) that it meets: an error, where the signal
+ * SIGXFSZ would end the program. As it is this thread's own, the one that the write has caused can
+ * be taken away again, unless the thread had blocked it anyway: setrlimit(2), sigtimedwait(2).
+ */
+static bool write_limited(int fd, const char *text, size_t length)
+{
+    sigset_t limit;
+    sigset_t before;
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    if (pthread_sigmask(SIG_BLOCK, &limit, &before) != 0)
+        return write_whole(fd, text, length);
+    bool written = write_whole(fd, text, length);
+    int failed = errno;
+    if (!written && failed == EFBIG && sigismember(&before, SIGXFSZ) == 0) {
+        const struct timespec at_once = {0};
+        while (sigtimedwait(&limit, NULL, &at_once) < 0 && errno == EINTR)
+            ;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = failed;
+    return written;
+}
+
 int cv_record_create(const char *root, const char *id, const char *text, size_t length,
                      struct cv_err *err)
 {
@@ -70,7 +98,7 @@ int cv_record_create(const char *root, const char *id, const char *text, size_t 
     record_name(name, id);
     int fd = openat(folder, name, RECORD_FLAGS | O_RDWR | O_CREAT | O_EXCL, RECORD_MODE);
     int failed = fd < 0 ? errno : 0;
-    if (fd >= 0 && !write_whole(fd, text, length)) {
+    if (fd >= 0 && !write_limited(fd, text, length)) {
         failed = errno;
         unlinkat(folder, name, 0);
         cv_fd_close(&fd);
@@ -98,8 +126,10 @@ int cv_record_open(const char *root, const char *id)
     char name[CV_RECORD_NAME_SIZE];
     struct cv_trouble trouble;
     int folder = cv_folder_open(root, false, true, &trouble);
-    if (folder < 0)
+    if (folder < 0) {
+        errno = trouble.errnum;
         return -1;
+    }
     record_name(name, id);
     int fd = open_record(folder, name, O_RDWR);
     cv_fd_close(&folder);
@@ -118,12 +148,16 @@ void cv_record_drop(const char *root, const char *id)
     close(folder);
 }
 
-/* Reads at most CV_RECORD_MAX bytes; a record that can't be read stays empty. */
-static void read_text(int folder, const char *name, struct cv_record *record)
+/*
+ * Reads at most CV_RECORD_MAX bytes; a record that can't be read stays empty. False when there is
+ * none any more: its workspace was removed meanwhile.
+ */
+static bool read_text(int folder, const char *name, struct cv_record *record)
 {
     struct stat info;
-    if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0)
-        record->modified_ms = (int64_t)info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1000000;
+    if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+        return false;
+    record->modified_ms = (int64_t)info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1000000;
     int fd = open_record(folder, name, O_RDONLY);
     while (fd >= 0) {
         uint8_t *room = cv_buf_reserve(&record->text, 4096);
@@ -137,6 +171,7 @@ static void read_text(int folder, const char *name, struct cv_record *record)
         cv_buf_commit(&record->text, (size_t)got);
     }
     cv_fd_close(&fd);
+    return true;
 }
 
 static struct cv_record *add_record(struct cv_records *records)
@@ -166,7 +201,8 @@ static int read_all(DIR *root, struct cv_records *records, struct cv_err *err)
         if (record == NULL)
             return cv_err_set(err, "gc_failed", "no memory for the records of the workspaces");
         memcpy(record->id, id, sizeof id);
-        read_text(dirfd(root), entry->d_name, record);
+        if (!read_text(dirfd(root), entry->d_name, record))
+            records->count--;
     }
     if (errno != 0)
         return cv_err_system(err, "gc_failed", errno, "reading the folder of the workspaces");
@@ -210,21 +246,26 @@ static pid_t holder_of(int fd)
     return lock.l_pid;
 }
 
-int cv_record_owner(const char *root, const char *id)
+int cv_record_owner(const char *root, const char *id, pid_t *holder)
 {
+    *holder = 0;
     int fd = cv_record_open(root, id);
     if (fd < 0) {
         errno = ESRCH;
         return -1;
     }
-    pid_t holder = holder_of(fd);
+    pid_t pid = holder_of(fd);
     int pidfd = -1;
-    if (holder <= 0) {
-        errno = holder == 0 ? ESRCH : EPERM; /* -1: an open file description's, or another host's */
+    if (pid <= 0) {
+        errno = pid == 0 ? ESRCH : EPERM; /* -1: an open file description's, or another host's */
     } else {
-        pidfd = cv_pidfd_open(holder);
+        *holder = pid;
+        pidfd = cv_pidfd_open(pid);
+        /* A filter may know one of the two calls only. */
+        if (pidfd >= 0 && cv_pidfd_signal(pidfd, 0) != 0)
+            cv_fd_close(&pidfd);
         /* Still the holder, so the number was not recycled before it was opened. */
-        if (pidfd >= 0 && holder_of(fd) != holder) {
+        if (pidfd >= 0 && holder_of(fd) != pid) {
             cv_fd_close(&pidfd);
             errno = ESRCH;
         }

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -39,7 +40,9 @@ struct cv_records {
  */
 int cv_record_create(const char *root, const char *id, const char *text, size_t length,
                      struct cv_err *err);
-/* Opens an existing record for a guard to lock. -1 when there is none, or none that can be opened.
+/*
+ * Opens an existing record for a guard to lock. -1 with errno, ENOENT when there is none (any
+ * more), else when it can't be opened.
  */
 int cv_record_open(const char *root, const char *id);
 /* Deletes a record whose workspace could not be started. */
@@ -55,9 +58,10 @@ void cv_records_free(struct cv_records *records);
 /*
  * A pidfd of the process that holds the lock on the record's first byte, as the guard of a living
  * workspace does (fcntl(2), F_GETLK), or -1: with errno ESRCH
- * when nobody does, else because the system can't tell.
+ * when nobody does, else because the system can't tell. `*holder` is the process's id, also where
+ * there are no pidfds (ENOSYS, or EPERM of a filter), or 0.
  */
-int cv_record_owner(const char *root, const char *id);
+int cv_record_owner(const char *root, const char *id, pid_t *holder);
 
 /* True for the 36 bytes of a UUID in lower case, the form of every id. */
 bool cv_record_id_valid(const char *id);

@@ -25,9 +25,10 @@ struct cv_children {
 bool cv_children_open(struct cv_children *children);
 
 /*
- * Kills and reaps children until none is left (waitid(2) says ECHILD), for at most `limit_ms`.
- * SIGCHLD must be blocked. Returns how many survived: those that may not be signalled (EPERM) or
- * sleep uninterruptibly.
+ * Kills and reaps children until none is left (waitid(2) says ECHILD), for at most `limit_ms` of
+ * this process's own time: a command that stops it meanwhile gains nothing by that. SIGCHLD must be
+ * blocked. Returns how many survived: those that may not be signalled (EPERM) or sleep
+ * uninterruptibly.
  */
 unsigned cv_children_kill_all(struct cv_children *children, int limit_ms, cv_beat *beat);
 

@@ -11,6 +11,9 @@
 #include "proto/supervise/frame.h"
 
 #define TERM_TO_KILL_MS 5000
+/* How long a killed leader is waited for. Who holds it by ptrace(2) can keep it from being reaped,
+   and a system call that does not end from dying. */
+#define KILL_TO_END_MS 2000
 /* How long an exec whose command has exited waits for those who still hold its output. */
 #define HELD_OUTPUT_MS 2000
 
@@ -190,9 +193,26 @@ bool cv_exec_start(struct cv_runtime *runtime, uint32_t id, const struct cv_star
 
 /* ---- kill --------------------------------------------------------------------------------- */
 
-static bool leader_reaped(const struct cv_exec *exec)
+static void leave(struct cv_runtime *runtime, struct cv_exec *exec, const siginfo_t *info);
+
+static bool leader_left(const struct cv_exec *exec)
 {
     return exec->state >= CV_EXEC_EXITED;
+}
+
+static void kill_leader(struct cv_runtime *runtime, struct cv_exec *exec)
+{
+    exec->state = CV_EXEC_KILLED;
+    signal_group(exec, SIGKILL);
+    set_timer(runtime, exec, KILL_TO_END_MS);
+}
+
+/* The host gets its answer in time; the leader is reaped whenever that is possible. */
+static void give_up(struct cv_runtime *runtime, struct cv_exec *exec)
+{
+    const siginfo_t killed = {.si_code = CLD_KILLED, .si_status = SIGKILL};
+    exec->given_up = true;
+    leave(runtime, exec, &killed);
 }
 
 void cv_exec_timer(struct cv_runtime *runtime, struct cv_exec *exec)
@@ -206,8 +226,10 @@ void cv_exec_timer(struct cv_runtime *runtime, struct cv_exec *exec)
         set_timer(runtime, exec, TERM_TO_KILL_MS);
         break;
     case CV_EXEC_TERMED:
-        exec->state = CV_EXEC_KILLED;
-        signal_group(exec, SIGKILL);
+        kill_leader(runtime, exec);
+        break;
+    case CV_EXEC_KILLED:
+        give_up(runtime, exec);
         break;
     case CV_EXEC_EXITED:
         exec->state = CV_EXEC_LINGERED;
@@ -224,21 +246,18 @@ void cv_exec_abort(struct cv_runtime *runtime, struct cv_exec *exec)
     cv_stream_discard(runtime, &exec->streams[OUT]);
     cv_stream_discard(runtime, &exec->streams[ERR]);
     cv_feed_close(runtime, &exec->feed);
-    if (leader_reaped(exec)) {
+    if (leader_left(exec)) {
         cv_children_kill_group(&runtime->children, exec->pid);
         cv_exec_settle(runtime, exec);
         return;
     }
-    exec->state = CV_EXEC_KILLED;
-    cv_heap_remove(&runtime->timers, &exec->timer);
-    signal_group(exec, SIGKILL);
+    kill_leader(runtime, exec);
 }
 
 /* ---- end ---------------------------------------------------------------------------------- */
 
-static void leader_ended(struct cv_runtime *runtime, struct cv_exec *exec, const siginfo_t *info)
+static void leave(struct cv_runtime *runtime, struct cv_exec *exec, const siginfo_t *info)
 {
-    cv_idmap_remove(&runtime->by_pid, &exec->by_pid);
     cv_feed_close(runtime, &exec->feed);
     exec->exit = *info;
     exec->exited_ns = cv_clock_ns();
@@ -248,6 +267,17 @@ static void leader_ended(struct cv_runtime *runtime, struct cv_exec *exec, const
         cv_stream_settle(&exec->streams[i]);
         cv_stream_wake(runtime, &exec->streams[i]); /* finds the end of file, if it is there */
     }
+    cv_exec_settle(runtime, exec);
+}
+
+static void leader_reaped(struct cv_runtime *runtime, struct cv_exec *exec, const siginfo_t *info)
+{
+    cv_idmap_remove(&runtime->by_pid, &exec->by_pid);
+    if (!exec->given_up) {
+        leave(runtime, exec, info);
+        return;
+    }
+    exec->given_up = false;
     cv_exec_settle(runtime, exec);
 }
 
@@ -265,7 +295,7 @@ void cv_exec_reap(struct cv_runtime *runtime)
         siginfo_t reaped;
         waitid(P_PID, (id_t)info.si_pid, &reaped, WEXITED | WNOHANG | __WALL);
         if (exec != NULL)
-            leader_ended(runtime, exec, &info);
+            leader_reaped(runtime, exec, &info);
     }
 }
 
@@ -279,6 +309,8 @@ static bool output_done(const struct cv_exec *exec, const struct cv_stream *stre
 static bool report_failure(struct cv_runtime *runtime, struct cv_exec *exec)
 {
     int errnum;
+    if (exec->given_up)
+        return false;
     switch (cv_spawn_failure(exec->spawn, &errnum)) {
     case CV_SPAWN_STEP_CWD:
         cv_runtime_fail(runtime, exec->by_id.id, CV_FAILURE_CWD, errnum,
@@ -324,8 +356,6 @@ static void report(struct cv_runtime *runtime, struct cv_exec *exec)
         report_end(runtime, exec);
     cv_idmap_remove(&runtime->by_id, &exec->by_id);
     cv_heap_remove(&runtime->timers, &exec->timer);
-    cv_spawn_release(exec->spawn);
-    exec->spawn = NULL;
     exec->state = CV_EXEC_REPORTED;
     cv_stream_discard(runtime, &exec->streams[OUT]);
     cv_stream_discard(runtime, &exec->streams[ERR]);
@@ -333,13 +363,17 @@ static void report(struct cv_runtime *runtime, struct cv_exec *exec)
 
 void cv_exec_settle(struct cv_runtime *runtime, struct cv_exec *exec)
 {
-    if (!leader_reaped(exec))
+    if (!leader_left(exec))
         return;
     if (exec->state != CV_EXEC_REPORTED) {
         if (!output_done(exec, &exec->streams[OUT]) || !output_done(exec, &exec->streams[ERR]))
             return;
         report(runtime, exec);
     }
+    if (exec->given_up)
+        return;
+    cv_spawn_release(exec->spawn);
+    exec->spawn = NULL;
     if (exec->streams[OUT].fd < 0 && exec->streams[ERR].fd < 0)
         forget(runtime, exec);
 }

@@ -1,8 +1,8 @@
 /*
  * One command, from start to its last byte: time limit, kill escalation, exit-led finish.
  *
- * An exec is reported (ended or error) exactly once. It is forgotten when it was reported and
- * nobody holds its output any more.
+ * An exec is reported (ended or error) exactly once. It is forgotten when it was reported, its
+ * leader is reaped and nobody holds its output any more.
  */
 #ifndef CV_SUPERVISOR_EXEC_H
 #define CV_SUPERVISOR_EXEC_H
@@ -18,8 +18,8 @@
 enum cv_exec_state {
     CV_EXEC_RUNNING,  /* timer: the time limit */
     CV_EXEC_TERMED,   /* SIGTERM was sent; timer: SIGKILL */
-    CV_EXEC_KILLED,   /* SIGKILL was sent; no timer */
-    CV_EXEC_EXITED,   /* the leader is reaped; timer: how long held output is waited for */
+    CV_EXEC_KILLED,   /* SIGKILL was sent; timer: how long its effect is waited for */
+    CV_EXEC_EXITED,   /* the leader is reaped, or given up; timer: the same for held output */
     CV_EXEC_LINGERED, /* that time is over */
     CV_EXEC_REPORTED, /* the host knows; what is still printed is read away */
 };
@@ -32,6 +32,7 @@ struct cv_exec {
     pid_t pid; /* also the process group */
     bool timed_out;
     bool aborted;
+    bool given_up; /* its leader was killed and can't be reaped yet */
     siginfo_t exit;
     int64_t started_ns;
     int64_t exited_ns;

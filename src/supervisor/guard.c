@@ -113,7 +113,7 @@ static void wait_for_end(struct cv_guard *guard, int signals)
     }
 }
 
-void cv_guard_run(struct cv_guard *guard)
+unsigned cv_guard_run(struct cv_guard *guard)
 {
     sigset_t awaited;
     sigemptyset(&awaited);
@@ -126,5 +126,5 @@ void cv_guard_run(struct cv_guard *guard)
         wait_for_end(guard, signals);
     if (guard->supervisor > 0)
         kill(guard->supervisor, SIGKILL);
-    cv_children_kill_all(&children, KILL_LIMIT_MS, guard->beat);
+    return cv_children_kill_all(&children, KILL_LIMIT_MS, guard->beat);
 }

@@ -21,8 +21,8 @@ struct cv_guard {
 
 /*
  * Watches until everything is dead. SIGCHLD and SIGTERM must be blocked; the latter, sent by a
- * collector, ends the workspace.
+ * collector, ends the workspace. Returns how many processes could not be killed.
  */
-void cv_guard_run(struct cv_guard *guard);
+unsigned cv_guard_run(struct cv_guard *guard);
 
 #endif

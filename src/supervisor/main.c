@@ -5,7 +5,7 @@
  * descriptor 3. The arguments say what differs: "no-pidfd" (descriptor 3 is anything), "record"
  * or "removal" (descriptor 5 is the record of the workspace, to be locked while it lives, or while
  * it is removed). This process becomes the guard, and its child the supervisor. It ends with status
- * 0 once everything is dead.
+ * 0 once everything is dead, and with CV_GUARD_LEFT_SOME where that could not be reached.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include "base/linux.h"
+#include "proto/supervise/frame.h"
+#include "proto/supervise/message.h"
 #include "supervisor/guard.h"
 #include "supervisor/reset.h"
 #include "supervisor/session.h"
@@ -35,10 +37,13 @@ static bool is_socket(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
 }
 
-/* pidfd_send_signal(2) says EBADF for whatever is no pidfd. */
+/*
+ * pidfd_send_signal(2) says EBADF for whatever is no pidfd. Where the call is missing or filtered
+ * there is no telling.
+ */
 static bool is_pidfd(int fd)
 {
-    return cv_pidfd_signal(fd, 0) == 0 || (errno != EBADF && errno != ENOSYS);
+    return cv_pidfd_signal(fd, 0) == 0 || errno != EBADF;
 }
 
 /*
@@ -62,6 +67,19 @@ static bool has_argument(int argc, char **argv, const char *argument)
     return false;
 }
 
+/* Tells the host why there will be no supervisor: in place of the answer to its hello. */
+static int refuse(int errnum, const char *text)
+{
+    uint8_t frame[CV_FRAME_HEADER_SIZE + 8 + CV_FAILURE_TEXT_MAX];
+    const struct cv_failure failure = {
+        .code = CV_FAILURE_SETUP, .errnum = (uint32_t)errnum, .text = text, .length = strlen(text)};
+    size_t length = cv_failure_encode(frame + CV_FRAME_HEADER_SIZE, &failure);
+    cv_frame_header(frame, CV_FRAME_ERROR, 0, 0, (uint32_t)length);
+    /* The socket is new, so it has room; a host that is gone needs no answer. */
+    (void)!write(HOST_SOCKET, frame, CV_FRAME_HEADER_SIZE + length);
+    return EXIT_SETUP;
+}
+
 static void close_on_exec(int fd)
 {
     fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -74,9 +92,8 @@ static void run_supervisor(const struct cv_session_config *config)
     prctl(PR_SET_NAME, "chamvi-super", 0, 0, 0);
     cv_session_run(config);
     /* A guard that a command has stopped must see the end, or it would hold the stream open. */
-    if (config->guard >= 0)
-        cv_pidfd_signal(config->guard, SIGCONT);
-    else if (getppid() == config->guard_pid)
+    bool told = config->guard >= 0 && cv_pidfd_signal(config->guard, SIGCONT) == 0;
+    if (!told && getppid() == config->guard_pid)
         kill(config->guard_pid, SIGCONT);
 }
 
@@ -96,12 +113,15 @@ int main(int argc, char **argv)
         .host = with_pidfd ? HOST_PIDFD : -1,
     };
     if (!cv_reset_process(with_record ? RECORD + 1 : RECORD, &config.files))
-        return EXIT_SETUP;
+        return refuse(errno, "setting up the workspace's guard");
     if (with_record) {
         close_on_exec(RECORD);
         config.record_errno = lock_record(RECORD, removal);
     }
     prctl(PR_SET_NAME, "chamvi-guard", 0, 0, 0);
+    /* A command may have stopped it, and a dead host continues nobody. Where only the thread that
+       started it has ended, the signal does nothing: prctl(2). */
+    prctl(PR_SET_PDEATHSIG, SIGCONT, 0, 0, 0);
     close_on_exec(HOST_PIDFD);
     close_on_exec(HOST_SOCKET);
     config.guard_pid = getpid();
@@ -109,10 +129,10 @@ int main(int argc, char **argv)
     config.beat =
         mmap(NULL, sizeof *config.beat, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (config.beat == MAP_FAILED)
-        return EXIT_SETUP;
+        return refuse(errno, "setting up the workspace's guard");
     pid_t supervisor = fork();
     if (supervisor < 0)
-        return EXIT_SETUP;
+        return refuse(errno, "starting the workspace's supervisor");
     if (supervisor == 0) {
         run_supervisor(&config);
         _exit(0);
@@ -124,6 +144,5 @@ int main(int argc, char **argv)
         .parent = with_pidfd ? 0 : host,
         .beat = config.beat,
     };
-    cv_guard_run(&guard);
-    return 0;
+    return cv_guard_run(&guard) == 0 ? 0 : CV_GUARD_LEFT_SOME;
 }

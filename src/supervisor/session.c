@@ -166,6 +166,14 @@ static void on_hello(struct session *session, const struct cv_frame *frame)
         session->ending = true;
         return;
     }
+    if ((hello.flags & CV_HELLO_REMOVE_ONLY) != 0 &&
+        cv_workspace_removed(&session->runtime.workspace)) {
+        /* Between opening the record and locking it. */
+        cv_runtime_fail(&session->runtime, 0, CV_FAILURE_LOCKED, 0,
+                        "another process has removed the workspace");
+        session->ending = true;
+        return;
+    }
     session->greeted = true;
     session->runtime.credit = hello.credit;
     session->runtime.stdin_credit = hello.stdin_credit;
@@ -525,17 +533,23 @@ static void set_up(struct session *session)
         arm(session, &session->parent, PARENT_POLL_MS);
 }
 
+/* From the set-up to the last words; `session` holds nothing but its configuration. */
+static void run(struct session *session)
+{
+    set_up(session);
+    serve(session);
+    if (session->orphaned || session->runtime.broken)
+        read_last_will(session);
+    unsigned survivors =
+        cv_children_kill_all(&session->runtime.children, KILL_LIMIT_MS, session->runtime.beat);
+    if (session->remove)
+        remove_workspace(session, survivors);
+    last_words(session);
+}
+
 void cv_session_run(const struct cv_session_config *config)
 {
     static struct session session;
     session.config = config;
-    set_up(&session);
-    serve(&session);
-    if (session.orphaned || session.runtime.broken)
-        read_last_will(&session);
-    unsigned survivors =
-        cv_children_kill_all(&session.runtime.children, KILL_LIMIT_MS, session.runtime.beat);
-    if (session.remove)
-        remove_workspace(&session, survivors);
-    last_words(&session);
+    run(&session);
 }

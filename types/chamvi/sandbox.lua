@@ -25,22 +25,29 @@ local sandbox = {}
 ---| "cap_reached" # SandboxError: the run may not have more workspaces
 ---| "checkout_failed" # SandboxError: `detail` has git's words
 ---| "closed" # SandboxError: the manager is closed; or the core can't be used, as in a forked child
+---| "credentials_failed" # SandboxError: no credential for a cluster: a token file or a plugin gave none
 ---| "create_failed" # SandboxError: `cause` has the reason
 ---| "cwd_not_found" # SandboxError
 ---| "disposed" # SandboxError
 ---| "engine_unreachable" # SandboxError: no connection, so nothing was done
+---| "engine_failed" # SandboxError: the engine answered with an error, which the message has
 ---| "file_failed" # SandboxError: `detail` says what the system refused
 ---| "file_not_found" # SandboxError
 ---| "file_too_large" # SandboxError
+---| "forbidden" # SandboxError: the engine does not let this program do that
 ---| "gc_failed" # SandboxError: `count` tells how many workspaces went all the same
 ---| "gone" # SandboxError: the folder, supervisor, container or pod of the workspace no longer exists
+---| "image_unavailable" # SandboxError: it is not there, and can't be pulled
+---| "invalid_kube_config" # SandboxError: the kubeconfig; the message has file and field
 ---| "invalid_request" # SandboxError: a malformed URL or header field
 ---| "kill_failed" # SandboxError: what the workspace ran may still run; disposing again can't change that
+---| "network_none" # SandboxError: containers without a network can't clone a repository
 ---| "no_shell" # SandboxError: the image has no `sh`, or no GNU `timeout`
 ---| "no_space" # SandboxError
 ---| "no_workspace" # SandboxError: the run has none
 ---| "not_a_file" # SandboxError
 ---| "not_utf8" # SandboxError
+---| "not_ready" # SandboxError: the container is paused; nothing ran
 ---| "outside_workspace" # SandboxError: a link leads out
 ---| "permission_denied" # SandboxError
 ---| "ref_conflict" # SandboxError: the run's workspace of that repository is at another ref
@@ -99,7 +106,8 @@ function sandbox.is_error(value, name) end
 ---   not wait; a command that outruns it is slowed down; what it raises aborts the command
 
 ---@class chamvi.ExecResult
----@field status "exited"|"signaled"|"timed_out"
+---@field status "exited"|"signaled"|"timed_out"|"oom_killed" the last where the kernel's count of such kills can be
+---   read; of commands at the same time it may be another's
 ---@field exit_code integer as a shell reports it: 127 not found, 126 not executable, 128+n signal n, 124 timeout
 ---@field term_signal? integer
 ---@field stdout string UTF-8, at most OUTPUT_MAX_BYTES
@@ -163,6 +171,12 @@ function Workspace:dispose() end
 ---@return chamvi.Error? err ValidationError `invalid_repo`, `invalid_ref`, `invalid_input`; SandboxError
 ---   `checkout_failed` with git's stderr in `detail`, or what `exec` returned
 function sandbox.prepare_workspace(workspace, input) end
+
+--- A workspace on a transport. Contacts nothing. Where the transport runs programs there must be `sh`, GNU coreutils
+--- and the folder /workspace.
+---@param given chamvi.RemoteOptions a wrong or unknown one raises an InvalidAgentDefinitionError
+---@return chamvi.Workspace
+function sandbox.create_remote_workspace(given) end
 
 ---@class chamvi.Signal
 ---@field aborted boolean

@@ -44,8 +44,9 @@ end
 ---@param text string
 ---@return string|nil # nil when it is no Base64
 function base64.decode(text)
-    text = text:gsub("%s", ""):gsub("=?=$", "")
-    if #text % 4 == 1 then
+    local padding
+    text, padding = text:gsub("%s", ""):match("^(.-)(=*)$")
+    if #text % 4 == 1 or #padding > 2 or #padding > 0 and (#text + #padding) % 4 ~= 0 then
         return nil
     end
     local out = {}

@@ -1,6 +1,7 @@
 -- Collection by a manager: its own expired workspaces first, then whatever the provider finds expired.
 
 local errors = require "chamvi.sandbox.errors"
+local printed = require "chamvi.sandbox.printed"
 local task = require "chamvi.sandbox.task"
 
 local collection = {}
@@ -67,17 +68,22 @@ end
 
 -- Calls the provider, which may be anybody's code.
 local function call_provider(provider)
-    local called, count, err = pcall(provider.collect_garbage, provider)
+    local called, count, err = pcall(function()
+        return provider:collect_garbage()
+    end)
     if not called then
-        return 0, errors.sandbox("gc_failed", "the provider's collection raised: " .. tostring(count), {
+        return 0, errors.sandbox("gc_failed", "the provider's collection raised: " .. printed(count), {
             cause = count,
         })
     end
-    if type(count) == "number" then
+    if type(count) == "number" and count >= 0 and count % 1 == 0 then -- no NaN, and nothing infinite
         return count
     end
+    if count then
+        return 0, errors.sandbox("gc_failed", "the provider's collection returned no count but a " .. type(count))
+    end
     if not errors.is_error(err) then
-        err = errors.sandbox("gc_failed", "the provider's collection failed: " .. tostring(err), { cause = err })
+        err = errors.sandbox("gc_failed", "the provider's collection failed: " .. printed(err), { cause = err })
     end
     return type(err.count) == "number" and err.count or 0, err
 end

@@ -15,6 +15,33 @@ function compat.pack(...)
     return { n = select("#", ...), ... }
 end
 
+local function once(_, done)
+    if not done then
+        return true
+    end
+end
+
+--- Calls `fn(...)`, which must not raise. When the coroutine is closed meanwhile, which Lua 5.4 can do, `closed()` is
+--- called; it must neither wait nor raise.
+---@param closed fun()
+---@param fn function
+---@return any ... its results
+function compat.call_until_closed(closed, fn, ...)
+    local results
+    local guard = setmetatable({}, {
+        __close = function()
+            if not results then
+                closed()
+            end
+        end,
+    })
+    -- The fourth value of a loop is a to-be-closed variable; LuaJIT, which closes no coroutines, ignores it.
+    for _ in once, nil, nil, guard do
+        results = compat.pack(fn(...))
+    end
+    return compat.unpack(results, 1, results.n)
+end
+
 --- A whole number as the type that Lua 5.4 prints without ".0".
 ---@param number number without a fraction
 ---@return integer

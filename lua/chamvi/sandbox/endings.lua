@@ -1,10 +1,13 @@
 -- How runs end: the release of one, and the close of a manager.
 
+local compat = require "chamvi.sandbox.compat"
 local errors = require "chamvi.sandbox.errors"
 local loop = require "chamvi.sandbox.loop"
 local task = require "chamvi.sandbox.task"
 
 local endings = {}
+
+local TIMER_MAX_MS = 2 ^ 52 -- what the core takes; longer than any program runs
 
 local function wait_for(left)
     for _, future in ipairs(left) do
@@ -41,6 +44,26 @@ function endings.release_in_background(runs, run_id)
     end)
 end
 
+--- Calls `fn(run)` and releases the run however that ends; also when the coroutine is closed, then in the background.
+---@param runs chamvi.Runs
+---@param run_id string
+---@param fn function
+---@param run table what fn gets
+---@return any ... the results of fn; what it raised is raised again
+function endings.with_run(runs, run_id, fn, run)
+    local function closed()
+        endings.release_in_background(runs, run_id)
+    end
+    local function finish(ok, ...)
+        endings.release(runs, run_id)
+        if not ok then
+            error((...), 0)
+        end
+        return ...
+    end
+    return finish(compat.call_until_closed(closed, pcall, fn, run))
+end
+
 -- Runs as a job: waits for all that the runs have left and for a collection under way.
 local function wait_for_all(collection, lefts)
     for _, left in ipairs(lefts) do
@@ -63,7 +86,7 @@ local function wait_at_most(future, timeout_ms, on_error)
     local function wake()
         either:set()
     end
-    local timer = core:timer(timeout_ms)
+    local timer = core:timer(math.min(timeout_ms, TIMER_MAX_MS))
     loop.expect(timer, wake)
     future:subscribe(wake)
     task.wait(either)

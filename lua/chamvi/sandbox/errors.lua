@@ -112,7 +112,7 @@ end
 ---@param name? string
 ---@return boolean
 function errors.is_error(value, name)
-    return type(value) == "table" and getmetatable(value) == Error and (name == nil or value.name == name)
+    return type(value) == "table" and rawequal(getmetatable(value), Error) and (name == nil or value.name == name)
 end
 
 return errors

@@ -14,7 +14,11 @@ Events.__index = Events
 ---@param on_error fun(err: any) told what listeners can't tell anybody else
 ---@return chamvi.Events
 function events.new(on_error)
-    return setmetatable({ on_error = on_error, attached = {} }, Events)
+    return setmetatable({ on_error = on_error, attached = {}, ended = false }, Events)
+end
+
+local function run_id_of(event)
+    return event.run_id
 end
 
 --- A listener that finds the run in what it is given, a run id or a table with `run_id`. Never raises.
@@ -24,7 +28,9 @@ function Events:listener(settled)
     return function(event)
         local run_id = event
         if type(event) == "table" then
-            run_id = event.run_id
+            local readable
+            readable, run_id = pcall(run_id_of, event)
+            run_id = readable and run_id or nil
         end
         if type(run_id) == "string" then
             settled(run_id)
@@ -65,6 +71,10 @@ function Events:attach(engine, settled)
         end
         table.insert(removers, remove)
     end
+    if self.ended then -- by the engine, in `on`
+        unsubscribe_from(self, removers)
+        return function() end
+    end
     self.attached[removers] = true
     return function()
         if self.attached[removers] then
@@ -74,10 +84,10 @@ function Events:attach(engine, settled)
     end
 end
 
---- Ends all that is attached.
+--- Ends all that is attached, for good.
 function Events:unsubscribe_all()
     local attached = self.attached
-    self.attached = {}
+    self.attached, self.ended = {}, true
     for removers in pairs(attached) do
         unsubscribe_from(self, removers)
     end

@@ -84,7 +84,7 @@ local function create_workspace_manager(given)
 end
 
 local function check_self(self, method)
-    if getmetatable(self) ~= Manager then
+    if not rawequal(getmetatable(self), Manager) then
         error(("bad argument #1 to '%s' (manager expected, got %s)"):format(method, type(self)), 3)
     end
 end
@@ -428,7 +428,7 @@ local function bind(manager, run_id)
     }
 end
 
---- Calls `fn(run)` and releases the run however that ends. Waits for the release.
+--- Calls `fn(run)` and releases the run however that ends. Waits for the release, except when the coroutine is closed.
 ---@param run_id string
 ---@param fn fun(run: chamvi.BoundRun): ...
 ---@return any ... the results of fn; what it raised is raised again
@@ -439,14 +439,7 @@ function Manager:with_run(run_id, fn)
         error(("bad argument #2 to 'with_run' (function expected, got %s)"):format(type(fn)), 2)
     end
     task.check_may_wait("with_run")
-    local function finish(ok, ...)
-        self:release(run_id)
-        if not ok then
-            error((...), 0)
-        end
-        return ...
-    end
-    return finish(pcall(fn, bind(self, run_id)))
+    return endings.with_run(self._state.runs, run_id, fn, bind(self, run_id))
 end
 
 -- ---- Tools -------------------------------------------------------------------------------------

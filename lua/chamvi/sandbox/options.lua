@@ -5,7 +5,9 @@
 -- read after `option "name"`.
 
 local errors = require "chamvi.sandbox.errors"
+local is_utf8 = require "chamvi.sandbox.is_utf8"
 local native = require "chamvi.sandbox.core"
+local printed = require "chamvi.sandbox.printed"
 local signals = require "chamvi.sandbox.signal"
 
 local options = {}
@@ -160,6 +162,19 @@ function options.env(value)
     end
 end
 
+--- The same for environments that travel as JSON: a value is UTF-8 too.
+function options.utf8_env(value)
+    local wrong = options.env(value)
+    if wrong then
+        return wrong
+    end
+    for name, text in pairs(value) do
+        if not is_utf8(text) then
+            return "has a value that is no UTF-8 text: " .. name
+        end
+    end
+end
+
 --- A table of which only the given fields may be there.
 ---@param fields table<string, chamvi.OptionKind>
 ---@return chamvi.OptionKind
@@ -171,7 +186,7 @@ function options.record(fields)
         for name, field in pairs(value) do
             local kind = fields[name]
             if not kind then
-                return ('has the unknown field "%s"'):format(tostring(name))
+                return ('has the unknown field "%s"'):format(printed(name))
             end
             local wrong = kind(field)
             if wrong then
@@ -205,7 +220,7 @@ function options.check(what, value, fields, required)
     for name, field in pairs(value or {}) do
         local kind = fields[name]
         if not kind then
-            errors.raise_definition("unknown_option", ('%s: unknown option "%s"'):format(what, tostring(name)))
+            errors.raise_definition("unknown_option", ('%s: unknown option "%s"'):format(what, printed(name)))
         end
         local wrong = kind(field)
         if wrong then

@@ -19,7 +19,10 @@ end
 
 -- Runs git; `doing` says what for. Returns its result when it exited with 0 or `accepted`.
 local function git(workspace, signal, doing, arguments, accepted)
-    local result, err = workspace:exec(git_argv(arguments), { timeout_ms = constants.EXEC_TIMEOUT_MAX_MS, signal = signal })
+    local result, err = workspace:exec(git_argv(arguments), {
+        timeout_ms = constants.EXEC_TIMEOUT_MAX_MS,
+        signal = signal,
+    })
     if not result then
         return nil, err
     end

@@ -30,7 +30,7 @@ local CREATE_OPTIONS = {
 ---@field ref? string a branch, tag, full ref name or full commit id
 ---@field image? string of containers and pods; means nothing for local workspaces
 ---@field env? table<string, string> wins over the provider's
----@field limits? chamvi.Limits win over the provider's
+---@field limits? chamvi.Limits win over the provider's; of a local workspace only `timeout_ms` means something
 ---@field signal? chamvi.Signal aborts the create
 
 --- Checks the request of a create.
@@ -64,6 +64,13 @@ local OWN_CODES = {
     not_ready = true,
 }
 
+local function create_failed(where, err, message)
+    return errors.sandbox("create_failed", ("no workspace could be made %s: %s"):format(where, message), {
+        detail = err.detail,
+        cause = err,
+    })
+end
+
 --- The error of a create for what went wrong in it.
 ---@param where string "in /tmp/workspaces", "at unix:///run/docker.sock"
 ---@param err chamvi.Error
@@ -72,10 +79,21 @@ function provider.create_error(where, err)
     if errors.is_error(err, "ValidationError") or OWN_CODES[err.code] then
         return err
     end
-    return errors.sandbox("create_failed", ("no workspace could be made %s: %s"):format(where, err.message), {
-        detail = err.detail,
-        cause = err,
-    })
+    return create_failed(where, err, err.message)
+end
+
+--- The same when what the create had made could not be removed. That is not what `aborted` says: nobody would look.
+---@param where string
+---@param err chamvi.Error as create_error gave it
+---@param left chamvi.Error
+---@return chamvi.Error
+function provider.not_removed(where, err, left)
+    local message = ("%s; and its folder could not be removed: %s"):format(err.message, left.message)
+    if err.code == "aborted" then
+        return create_failed(where, err, message)
+    end
+    err.message = message
+    return err
 end
 
 --- The environment that a container or pod is given.

@@ -4,8 +4,10 @@
 -- that has ended well it has a workspace. A slot that is dropped leaves its run at once; what is then left of it, a
 -- create that ends or a disposal, stays known until it is over, so that release and close can wait for it.
 
+local compat = require "chamvi.sandbox.compat"
 local errors = require "chamvi.sandbox.errors"
 local options = require "chamvi.sandbox.options"
+local printed = require "chamvi.sandbox.printed"
 local signals = require "chamvi.sandbox.signal"
 local task = require "chamvi.sandbox.task"
 
@@ -95,8 +97,11 @@ end
 
 -- ---- Disposal ----------------------------------------------------------------------------------
 
-local function call_dispose(workspace)
-    local called, disposed, err = pcall(workspace.dispose, workspace)
+-- The workspace may be anybody's code, and so may its error be anything.
+local function call_dispose(workspace, id)
+    local called, disposed, err = pcall(function()
+        return workspace:dispose()
+    end)
     if called and disposed then
         return true
     end
@@ -110,16 +115,18 @@ local function call_dispose(workspace)
         cause = disposed
     end
     return nil, errors.sandbox("remove_failed",
-        ("the workspace %s could not be disposed: %s"):format(workspace.id, tostring(cause)), { cause = cause })
+        ("the workspace %s could not be disposed: %s"):format(id, printed(cause)), { cause = cause })
 end
 
 local function try_disposal(self, run, disposal)
     local attempt = task.future()
     disposal.attempt, disposal.err, disposal.reported = attempt, nil, nil
     task.start(function()
-        local disposed, err = call_dispose(disposal.workspace)
+        local disposed, err = call_dispose(disposal.workspace, disposal.id)
         if disposed then
-            run.disposals[disposal.id] = nil
+            if run.disposals[disposal.id] == disposal then -- not another one, of a provider that gives an id twice
+                run.disposals[disposal.id] = nil
+            end
             forget_empty(self, run)
         else
             disposal.err = err
@@ -198,33 +205,59 @@ local function create_failed(message, cause)
     return nil, errors.sandbox("create_failed", message, { cause = cause })
 end
 
-local function is_workspace(value)
-    return type(value) == "table" and type(value.id) == "string" and type(value.dispose) == "function"
-        and type(value.info) == "table" and type(value.info.expires_at) == "number"
+-- What is wrong with a workspace, or nil.
+local function complaint(workspace)
+    if type(workspace) ~= "table" then
+        return "it is a " .. type(workspace)
+    elseif type(workspace.id) ~= "string" then
+        return "it has no `id`"
+    elseif type(workspace.dispose) ~= "function" then
+        return "it has no function `dispose`"
+    end
+    local expires_at = type(workspace.info) == "table" and workspace.info.expires_at
+    if type(expires_at) ~= "number" or expires_at ~= expires_at then
+        return "it has no `info.expires_at`"
+    end
 end
 
--- Asks the provider, which may be anybody's code.
+local function has_dispose(value)
+    return type(value) == "table" and type(value.dispose) == "function"
+end
+
+-- Asks the provider, which may be anybody's code. The third result is what it returned instead of a workspace, if
+-- that can be disposed.
 local function call_create(provider, request)
-    local called, workspace, err = pcall(provider.create, provider, request)
+    local called, workspace, err = pcall(function()
+        return provider:create(request)
+    end)
     if not called then
-        return create_failed("the provider's create raised: " .. tostring(workspace), workspace)
-    end
-    if is_workspace(workspace) then
-        return workspace
+        return create_failed("the provider's create raised: " .. printed(workspace), workspace)
     end
     if workspace then
-        return create_failed(("the provider's create returned no workspace but a %s"):format(type(workspace)))
+        local checked, wrong = pcall(complaint, workspace)
+        if checked and not wrong then
+            return workspace
+        end
+        local _, failure = create_failed("the provider's create returned what is no workspace: " .. printed(wrong))
+        local readable, disposable = pcall(has_dispose, workspace)
+        return nil, failure, readable and disposable and workspace or nil
     end
     if errors.is_error(err) then
         return nil, err
     end
-    return create_failed("the provider's create failed: " .. tostring(err), err)
+    return create_failed("the provider's create failed: " .. printed(err), err)
 end
 
 -- Runs as a job.
 local function create(self, slot, request)
     local run = slot.run
-    local workspace, err = call_create(self.provider, request)
+    local workspace, err, malformed = call_create(self.provider, request)
+    if malformed then
+        local disposed, failure = call_dispose(malformed, "that create returned")
+        if not disposed then
+            self.on_error(failure)
+        end
+    end
     if slot.aborted then
         if workspace then -- it came too late
             local disposal = dispose(self, run, workspace, workspace.id, workspace.info.expires_at)
@@ -319,12 +352,20 @@ function Runs:wait(slot, signal)
         end)
     end
 
-    local waited, workspace, err = pcall(task.wait, mine)
-    if not waited then -- the core can't be used, or nothing could ever end this wait
-        leave(errors.sandbox("aborted", "the wait for the workspace failed: " .. tostring(workspace)))
+    local function give_up(why)
+        leave(errors.sandbox("aborted", "the wait for the workspace failed: " .. why))
         if forget then
             forget()
         end
+    end
+
+    local function closed()
+        give_up("its coroutine was closed")
+    end
+
+    local waited, workspace, err = compat.call_until_closed(closed, pcall, task.wait, mine)
+    if not waited then -- the core can't be used, or nothing could ever end this wait
+        give_up(printed(workspace))
         error(workspace, 0)
     end
     return workspace, err

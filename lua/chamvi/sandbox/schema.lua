@@ -31,11 +31,16 @@ local function contains(list, wanted)
 end
 
 local function nullable(property)
-    local kinds = property.type
-    if type(property.anyOf) == "table" then
-        table.insert(property.anyOf, { type = "null" })
+    local kinds, choices = property.type, property.anyOf
+    if type(choices) == "table" and kinds == nil then
+        for _, choice in ipairs(choices) do
+            if type(choice) == "table" and choice.type == "null" then
+                return property
+            end
+        end
+        table.insert(choices, { type = "null" })
         return property
-    elseif kinds == nil or property.enum ~= nil or property.const ~= nil then
+    elseif kinds == nil or choices ~= nil or property.enum ~= nil or property.const ~= nil then
         -- A type of its own, since a null is none of those values.
         return { anyOf = { property, { type = "null" } } }
     elseif type(kinds) == "string" then
@@ -50,16 +55,27 @@ end
 
 local make_strict -- (node, path); objects hold other schemas
 
+-- The table that a keyword has for its value.
+local function table_of(node, keyword, path)
+    local value = node[keyword]
+    if value ~= nil and type(value) ~= "table" then
+        error(("%s of its input_schema: %s must be a table, got a %s"):format(path, keyword, type(value)), 0)
+    end
+    return value or {}
+end
+
 local function make_object_strict(node, path)
     local open = node.additionalProperties
     if type(open) == "table" or open == true or node.patternProperties ~= nil then
         error(("%s of its input_schema allows fields of any name, which strict mode can't say"):format(path), 0)
     end
     node.additionalProperties = false
-    local required, names = node.required or {}, {}
-    for name, property in next, node.properties or {} do
-        if type(property) ~= "table" then
-            error(("%s.%s of its input_schema must be a table"):format(path, tostring(name)), 0)
+    local required, names = table_of(node, "required", path), {}
+    for name, property in next, table_of(node, "properties", path) do
+        if type(name) ~= "string" then
+            error(("%s of its input_schema has a field whose name is a %s"):format(path, type(name)), 0)
+        elseif type(property) ~= "table" then
+            error(("%s.%s of its input_schema must be a table"):format(path, name), 0)
         end
         make_strict(property, path .. "." .. name)
         if not contains(required, name) then
@@ -71,7 +87,16 @@ local function make_object_strict(node, path)
     node.required = #names > 0 and names or nil
 end
 
+-- Strict mode has no words for these. A copy of them would be refused, or accept nothing: of two objects in an allOf
+-- that allow no other fields neither allows those of the other.
+local NEVER_STRICT = { "allOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas" }
+
 function make_strict(node, path)
+    for _, keyword in ipairs(NEVER_STRICT) do
+        if node[keyword] ~= nil then
+            error(("%s of its input_schema has the keyword %s, which strict mode can't say"):format(path, keyword), 0)
+        end
+    end
     local kinds = node.type
     if kinds == "object" or type(kinds) == "table" and contains(kinds, "object") or node.properties then
         make_object_strict(node, path)
@@ -79,7 +104,7 @@ function make_strict(node, path)
     if type(node.items) == "table" then
         make_strict(node.items, path .. "[]")
     end
-    for _, keyword in ipairs({ "anyOf", "allOf", "oneOf", "prefixItems", "$defs", "definitions" }) do
+    for _, keyword in ipairs({ "anyOf", "oneOf", "prefixItems", "$defs", "definitions" }) do
         for _, element in next, type(node[keyword]) == "table" and node[keyword] or {} do
             if type(element) == "table" then
                 make_strict(element, path)

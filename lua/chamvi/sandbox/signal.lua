@@ -1,6 +1,7 @@
 -- Cancellation tokens: whoever holds one can abort the calls that were given it.
 
 local callback = require "chamvi.sandbox.callback"
+local printed = require "chamvi.sandbox.printed"
 local report = require "chamvi.sandbox.report"
 
 local signals = {}
@@ -20,7 +21,7 @@ end
 local function notify(listener, reason)
     local ok, err = callback.call("an abort listener", listener, reason)
     if not ok then
-        report(("an abort listener failed: %s"):format(tostring(err)))
+        report(("an abort listener failed: %s"):format(printed(err)))
     end
 end
 
@@ -67,7 +68,7 @@ end
 ---@param value any
 ---@return boolean
 function signals.is_signal(value)
-    return type(value) == "table" and getmetatable(value) == Signal
+    return type(value) == "table" and rawequal(getmetatable(value), Signal)
 end
 
 return signals

@@ -9,6 +9,7 @@ local compat = require "chamvi.sandbox.compat"
 local errors = require "chamvi.sandbox.errors"
 local host = require "chamvi.sandbox.host"
 local loop = require "chamvi.sandbox.loop"
+local printed = require "chamvi.sandbox.printed"
 
 local task = {}
 
@@ -150,7 +151,7 @@ end
 ---@param cause any what it raised
 ---@return chamvi.Error
 function task.output_failed(cause)
-    return abort_error("on_output failed: " .. tostring(cause), cause)
+    return abort_error("on_output failed: " .. printed(cause), cause)
 end
 
 --- Waits for an operation of the core.

@@ -7,6 +7,7 @@ local native = require "chamvi.sandbox.core"
 local is_null = require "chamvi.sandbox.is_null"
 local null = require "chamvi.sandbox.null"
 local options = require "chamvi.sandbox.options"
+local printed = require "chamvi.sandbox.printed"
 local schema = require "chamvi.sandbox.schema"
 
 local tools = {}
@@ -71,10 +72,8 @@ end
 
 -- ---- Calls ----------------------------------------------------------------------------------------
 
-local function printed(value)
-    local ok, text = pcall(tostring, value)
-    return ok and type(text) == "string" and text or "a " .. type(value)
-end
+-- Of each field of an error, for a model. An error of a tool can hold anything, and has to have a JSON form.
+local FIELD_MAX_BYTES = 4096
 
 -- Every error has these three, also one that is not of this library.
 local function error_text(tool, err)
@@ -83,10 +82,10 @@ local function error_text(tool, err)
     if type(err) == "table" then
         for _, name in ipairs({ "name", "code", "message" }) do
             local value = rawget(err, name)
-            fields[name] = type(value) == "string" and value or fields[name]
+            fields[name] = type(value) == "string" and compat.cut(value, FIELD_MAX_BYTES) or fields[name]
         end
     end
-    if not own then
+    if not own or not fields.message then
         local message = ("%s failed: %s"):format(tool or "the call", fields.message or printed(err))
         fields.message = errors.sandbox("tool_failed", message).message
     end

@@ -75,10 +75,7 @@ function Socket:_pump()
         self._out[self._out_first] = nil
         self._out_first = self._out_first + 1
         if entry.sent then
-            entry.sent:set(true) -- whoever waited may have put the next in, and been blocked
-            if self._blocked then
-                return
-            end
+            entry.sent:set(true)
         else
             self._answers = self._answers - #entry.bytes
         end

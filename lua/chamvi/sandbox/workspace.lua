@@ -4,6 +4,7 @@ local errors = require "chamvi.sandbox.errors"
 local exec_request = require "chamvi.sandbox.exec_request"
 local files = require "chamvi.sandbox.files"
 local loop = require "chamvi.sandbox.loop"
+local printed = require "chamvi.sandbox.printed"
 local report = require "chamvi.sandbox.report"
 local task = require "chamvi.sandbox.task"
 
@@ -19,7 +20,8 @@ local workspaces = {}
 ---@field expires_at integer epoch milliseconds
 
 ---@class chamvi.ExecResult
----@field status "exited"|"signaled"|"timed_out"
+---@field status "exited"|"signaled"|"timed_out"|"oom_killed" the last where the kernel's count of such kills can be
+---   read; of commands at the same time it may be another's
 ---@field exit_code integer as a shell reports it: 127 not found, 126 not executable, 128+n signal n, 124 timeout
 ---@field term_signal? integer
 ---@field stdout string UTF-8, at most OUTPUT_MAX_BYTES
@@ -68,7 +70,7 @@ function workspaces.new(input)
 end
 
 local function check_self(self, method)
-    if getmetatable(self) ~= Workspace then
+    if not rawequal(getmetatable(self), Workspace) then
         error(("bad argument #1 to '%s' (workspace expected, got %s)"):format(method, type(self)), 3)
     end
 end
@@ -218,7 +220,10 @@ function Workspace:dispose()
         state.removal = task.start(function()
             local removed, err = state.backend:remove()
             state.removed = removed
-            return removed, err
+            if not removed then
+                return nil, err
+            end
+            return true
         end)
     end
     return task.wait(state.removal)
@@ -227,7 +232,7 @@ end
 local function close(self)
     local called, disposed, err = pcall(self.dispose, self)
     if not disposed or not called then
-        report(("closing the workspace %s failed: %s"):format(self.id, tostring(called and err or disposed)))
+        report(("closing the workspace %s failed: %s"):format(self.id, printed(called and err or disposed)))
     end
 end
 

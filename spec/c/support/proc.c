@@ -3,9 +3,12 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <unistd.h>
 
 /* The environment of one process; larger ones are cut, which is fine for a tag in front. */
@@ -147,4 +150,28 @@ long proc_status_kib(pid_t pid, const char *label)
     text[length] = '\0';
     const char *line = strstr(text, label);
     return line == NULL ? -1 : strtol(line + strlen(label), NULL, 10);
+}
+
+pid_t proc_hold(const pid_t *pids, int count)
+{
+    int ends[2];
+    char held;
+    if (pipe(ends) != 0)
+        return -1;
+    pid_t tracer = fork();
+    if (tracer == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (int i = 0; i < count; i++) {
+            if (ptrace(PTRACE_SEIZE, pids[i], NULL, NULL) != 0)
+                _exit(1);
+        }
+        if (write(ends[1], "", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    close(ends[1]);
+    bool holds = tracer > 0 && read(ends[0], &held, 1) == 1;
+    close(ends[0]);
+    return holds ? tracer : -1;
 }

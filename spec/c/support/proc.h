@@ -1,4 +1,4 @@
-/* What the specs read about processes from /proc. */
+/* What the specs read about processes from /proc, and how they hold some. */
 #ifndef CV_SPEC_PROC_H
 #define CV_SPEC_PROC_H
 
@@ -30,5 +30,11 @@ int proc_children(pid_t parent, pid_t *pids, int max);
 int proc_zombies(pid_t parent);
 /* A size in KiB from /proc/PID/status, by its label ("VmRSS:"); -1 when there is none. */
 long proc_status_kib(pid_t pid, const char *label);
+
+/*
+ * Starts a process that holds others by ptrace(2) and never looks at them, so that their parents
+ * can't reap them, dead or not. Its pid, to be killed and reaped by the caller, or -1.
+ */
+pid_t proc_hold(const pid_t *pids, int count);
 
 #endif

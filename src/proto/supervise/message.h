@@ -15,6 +15,9 @@
 #include "base/buf.h"
 #include "base/strings.h"
 
+/* The exit status of a guard that could not kill everything. */
+#define CV_GUARD_LEFT_SOME 3
+
 /* Hello: what the workspace is and how the stream behaves. */
 #define CV_HELLO_CREATE 0x01      /* make `base` and every name (0700); fail when a name exists */
 #define CV_HELLO_REMOVE_ONLY 0x02 /* only `remove` follows; missing folders are fine */

@@ -13,15 +13,6 @@ local local_sandbox = {}
 ---@field limits? { timeout_ms?: integer } the lifetime of a workspace; default 30 minutes
 ---@field clock? chamvi.Clock default: the system's
 
----@class chamvi.CreateOptions
----@field run_id string
----@field repo? string a normalized URL; none: an empty git repository
----@field ref? string a branch, tag, full ref name or full commit id
----@field image? string means nothing for local workspaces
----@field env? table<string, string> wins over the provider's
----@field limits? chamvi.Limits only `timeout_ms` means something for local workspaces
----@field signal? chamvi.Signal aborts the create
-
 ---@class chamvi.LocalProvider
 ---@field name "local"
 local LocalProvider = {}

@@ -2,6 +2,15 @@
 
 -- For LuaLS: what `create_workspace_manager` of chamvi.sandbox gives; see types/chamvi/sandbox.lua.
 
+---@class chamvi.CreateOptions
+---@field run_id string
+---@field repo? string a normalized URL; none: an empty git repository
+---@field ref? string a branch, tag, full ref name or full commit id
+---@field image? string of containers and pods; means nothing for local workspaces
+---@field env? table<string, string> wins over the provider's
+---@field limits? chamvi.Limits win over the provider's; of a local workspace only `timeout_ms` means something
+---@field signal? chamvi.Signal aborts the create
+
 ---@class chamvi.Clock
 ---@field now fun(): integer epoch milliseconds
 
@@ -87,7 +96,7 @@ function Manager:attach(engine) end
 ---@return chamvi.RunHooks
 function Manager:hooks() end
 
---- Calls `fn(run)` and releases the run however that ends. Waits for the release.
+--- Calls `fn(run)` and releases the run however that ends. Waits for the release, except when the coroutine is closed.
 ---@param run_id string
 ---@param fn fun(run: chamvi.BoundRun): ...
 ---@return any ... the results of fn; what it raised is raised again

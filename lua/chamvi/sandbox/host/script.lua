@@ -9,6 +9,7 @@ local callback = require "chamvi.sandbox.callback"
 local compat = require "chamvi.sandbox.compat"
 local jobs = require "chamvi.sandbox.task"
 local loop = require "chamvi.sandbox.loop"
+local printed = require "chamvi.sandbox.printed"
 local report = require "chamvi.sandbox.report"
 
 local script = {}
@@ -61,7 +62,7 @@ end
 
 local function report_failure(task)
     if not task.joined then
-        report(("a task failed and nobody joined it: %s"):format(tostring(task.results[2])))
+        report(("a task failed and nobody joined it: %s"):format(printed(task.results[2])))
     end
 end
 
@@ -97,6 +98,9 @@ local function end_task(task, ok, ...)
 end
 
 local function resume(task)
+    if task.done then -- its coroutine was closed
+        return
+    end
     local ok, yielded = coroutine.resume(task.thread)
     if task.done then
         return
@@ -116,12 +120,12 @@ local function body(task, fn, arguments)
         end
         return err
     end
-    end_task(
-        task,
-        xpcall(function()
-            return fn(compat.unpack(arguments, 1, arguments.n))
-        end, on_error)
-    )
+    local function closed()
+        end_task(task, false, "the coroutine of the task was closed")
+    end
+    end_task(task, compat.call_until_closed(closed, xpcall, function()
+        return fn(compat.unpack(arguments, 1, arguments.n))
+    end, on_error))
 end
 
 local function new_task(scope, driver, fn, ...)
@@ -391,7 +395,7 @@ function script.async(fn, done)
             called, err = pcall(done, nil, ...)
         end
         if not called then
-            report(("the callback of async failed: %s"):format(tostring(err)))
+            report(("the callback of async failed: %s"):format(printed(err)))
         end
     end
     spawn(function()

@@ -17,6 +17,7 @@ local wrapper = require "chamvi.sandbox.remote.wrapper"
 local backends = {}
 
 local FILE_TIMEOUT_MS = 60000 -- for a read or write: more only where the disk itself hangs
+local FILE_TRIES = 5 -- while somebody changes what the path leads to
 local FILE_WORDS_MAX_BYTES = 8192 -- kept of what the scripts for files say
 local KILL_TIMEOUT_MS = 10000
 
@@ -42,7 +43,7 @@ end
 local function kill(self, targets)
     task.start(function()
         local killed, err = transports.run_quietly(self.transport, wrapper.kill(targets), KILL_TIMEOUT_MS)
-        if not killed and not self.closed then
+        if not killed and not self.closed and err.code ~= "gone" then
             report(("a command of the workspace %s may still run: %s"):format(self.id, err.message))
         end
     end)
@@ -80,18 +81,19 @@ local function run_command(self, command, signal)
 end
 
 -- The error of a command that `timeout` never began; nil when it did begin.
-local function start_error(outcome)
+local function start_error(outcome, stderr)
     local exit = outcome.exit
     if exit.code and (outcome.started or exit.timed_out or exit.code > 128) then
         return nil
     end
-    local words = exit.words:match("[^\n]+") or "it said nothing"
+    local detail = exit.words ~= "" and exit.words or stderr -- where the outer shell itself could not fork
+    local words = detail:match("[^\n]+") or "the shell gave no reason"
     if exit.code == 127 or words:find("option") or words:find("[Uu]sage") then
         return errors.sandbox("no_shell", "the image has no GNU timeout, which every command needs: " .. words, {
-            detail = exit.words,
+            detail = detail,
         })
     end
-    return errors.sandbox("start_failed", "the command could not be started: " .. words, { detail = exit.words })
+    return errors.sandbox("start_failed", "the command could not be started: " .. words, { detail = detail })
 end
 
 -- ---- Commands ----------------------------------------------------------------------------------
@@ -104,7 +106,10 @@ local function new_result(outcome, stdout, stderr, duration_ms)
     local exit = outcome.exit
     local signaled = exit.term_signal ~= nil
     return {
-        status = exit.timed_out and "timed_out" or signaled and "signaled" or "exited",
+        status = exit.timed_out and "timed_out"
+            or exit.oom_killed and "oom_killed"
+            or signaled and "signaled"
+            or "exited",
         exit_code = exit.timed_out and 124 or compat.integer(exit.code),
         term_signal = signaled and compat.integer(exit.term_signal) or nil,
         stdout = stdout.collector:text(),
@@ -128,8 +133,11 @@ local function note_partial(err, stdout, stderr)
     }
 end
 
-local function cwd_error(wrong)
-    if wrong == "missing" then
+local function cwd_error(wrong, cwd)
+    if wrong == "missing" and cwd == "" then
+        return errors.sandbox("cwd_not_found", "the place has no folder " .. constants.WORKSPACE_ROOT
+            .. " that can be entered")
+    elseif wrong == "missing" then
         return errors.sandbox("cwd_not_found", "the working directory is no folder that can be entered")
     end
     return errors.sandbox("outside_workspace", "the working directory leads out of the workspace by a link")
@@ -167,10 +175,10 @@ function Remote:exec(request)
     end
 
     if outcome.wrong_cwd then
-        return nil, cwd_error(outcome.wrong_cwd)
+        return nil, cwd_error(outcome.wrong_cwd, request.cwd)
     end
     if outcome.exit then
-        err = start_error(outcome)
+        err = start_error(outcome, stderr.collector:text())
         if err then
             return nil, err
         end
@@ -199,7 +207,8 @@ local function new_buffer(max_bytes)
 end
 
 -- Runs a script for a file. Returns what it printed.
-local function run_script(self, argv, stdin)
+local function run_script(self, argv, stdin, tries)
+    tries = tries or FILE_TRIES
     local stdout = new_buffer(constants.FILE_MAX_BYTES + 1)
     local stderr = new_buffer(FILE_WORDS_MAX_BYTES)
     local outcome, err = run_command(self, {
@@ -217,13 +226,16 @@ local function run_script(self, argv, stdin)
     if err then
         return nil, err
     end
-    err = start_error(outcome)
+    err = start_error(outcome, stderr.text())
     if err then
         return nil, err
     end
     if outcome.exit.timed_out then
         local words = ("it took longer than %d ms"):format(FILE_TIMEOUT_MS)
         return nil, errors.sandbox("file_failed", words, { detail = words })
+    end
+    if file_commands.is_changed(outcome.exit.code) and tries > 1 then
+        return run_script(self, argv, stdin, tries - 1)
     end
     if outcome.exit.code ~= 0 then
         return nil, file_commands.error(outcome.exit.code, stderr.text())

@@ -1,17 +1,20 @@
 -- Files of a remote workspace, read and written by shell scripts in it.
 --
--- Links are resolved by `readlink -m` and the result is compared with the root. A read then looks again at what was
--- opened, a write at the folder that it has entered, so that links that are swapped meanwhile don't lead out.
--- A write fills a new file in the target's folder and renames it.
+-- Links are resolved by `readlink -m` and the result is compared with the root. A read then looks again at what it has
+-- opened, and a write enters one folder after the other and looks each time where it is, so that links that are swapped
+-- meanwhile don't lead out. A write fills a new file in the target's folder and renames it.
 
 local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 
 local file_commands = {}
 
--- What the scripts exit with. Anything else but 0 is explained by the last words on stderr.
+-- What the scripts exit with, and CHANGED. Anything else but 0 is explained by the last words on stderr.
+local CHANGED = 43
 local CODES = { [40] = "not_a_file", [41] = "outside_workspace", [42] = "transport_lost" }
 
+-- A result that is a link is a circle, unless it was changed meanwhile. What is wrong is said by programs: shells don't
+-- give the system's own words.
 local RESOLVE = [[
 LC_ALL=C
 export LC_ALL
@@ -22,13 +25,16 @@ case $file in
 "$root"/*) ;;
 *) exit 41 ;;
 esac
+if [ -L "$file" ]; then
+    head -c 0 -- "$file" || exit 1
+    exit 43
+fi
 ]]
 
--- What is wrong is said by programs: shells don't give the system's own words.
 local READ = RESOLVE .. [[
 if [ ! -e "$file" ]; then
-    head -c 0 -- "$file"
-    exit 1
+    head -c 0 -- "$file" || exit 1
+    exit 43
 fi
 [ -f "$file" ] || exit 40
 {
@@ -42,20 +48,27 @@ fi
 exit 1
 ]]
 
--- `set -C` opens with O_EXCL; `mv -T` does not enter a folder that has come there.
+-- `mkdir -p` is fine with a folder that somebody has made meanwhile, `set -C` opens with O_EXCL, `mv -T` does not enter
+-- a folder that has come there.
 local WRITE = RESOLVE .. [[
 umask 022
 [ ! -e "$file" ] || [ -f "$file" ] || exit 40
-folder=${file%/*}
-mkdir -p -- "$folder" || exit 1
-cd -P "$folder" 2>/dev/null || {
-    ls -d -- "$folder/." >/dev/null
-    exit 1
-}
-case $(pwd -P)/ in
-"$root"/*) ;;
-*) exit 41 ;;
-esac
+cd -P "$root" || exit 1
+rest=${file#"$root"/}
+while :; do
+    case $rest in */*) ;; *) break ;; esac
+    folder=./${rest%%/*}
+    rest=${rest#*/}
+    mkdir -p -- "$folder" || exit 1
+    cd -P "$folder" 2>/dev/null || {
+        ls -d -- "$folder/." >/dev/null
+        exit 1
+    }
+    case $(pwd -P)/ in
+    "$root"/*) ;;
+    *) exit 41 ;;
+    esac
+done
 name=./${file##*/}
 new=./$3
 trap 'rm -f -- "$new"' EXIT
@@ -116,6 +129,13 @@ local WORDS = {
     ["Filename too long"] = "invalid_path",
 }
 
+--- Whether a script found something else than the moment before, and is to be run again.
+---@param exit_code integer
+---@return boolean
+function file_commands.is_changed(exit_code)
+    return exit_code == CHANGED
+end
+
 --- The error of a script that has ended, but not well.
 ---@param exit_code integer
 ---@param stderr string
@@ -126,7 +146,9 @@ function file_commands.error(exit_code, stderr)
     if code == "transport_lost" then
         return errors.sandbox(code, "the transport did not deliver the whole content; the file is as it was")
     end
-    local words = line == "" and "the workspace's shell ended with exit code " .. exit_code or line
+    local words = line ~= "" and line
+        or exit_code == CHANGED and "what the path leads to is changed all the time"
+        or "the workspace's shell ended with exit code " .. exit_code
     return errors.sandbox(code, words, { detail = words })
 end
 

@@ -108,12 +108,11 @@ local function note_return(self, code, err)
         settle_complete(self, false)
         return
     end
-    local message
     if code == 127 and not self.reported then
         err = errors.sandbox("no_shell", "the image has no sh, which every command needs")
     elseif code then
-        message = self.exit and "the command's output is not complete" or "nobody reported how the command ended"
-        err = errors.sandbox("transport_lost", ("%s; the transport returned exit code %s"):format(message, code))
+        local missing = self.exit and "the command's output is not complete" or "nobody reported how the command ended"
+        err = errors.sandbox("transport_lost", ("%s; the transport says exit code %s"):format(missing, code))
     end
     settle(self, { err = err, lost = true })
 end
@@ -181,7 +180,8 @@ function Run:start(transport)
     local command = self.command
     local err
     self.timers.guard, err = timer(command.timeout_ms + constants.EXEC_GRACE_MS, function()
-        local message = ("nothing was reported within the time limit and %d ms"):format(constants.EXEC_GRACE_MS)
+        local missing = self.exit and "the command's output did not arrive" or "nobody reported how the command ended"
+        local message = ("%s within its time limit and %d ms"):format(missing, constants.EXEC_GRACE_MS)
         settle(self, { err = errors.sandbox("transport_lost", message), lost = true })
         command.on_overdue(self)
     end)

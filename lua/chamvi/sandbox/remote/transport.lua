@@ -2,34 +2,35 @@
 
 local at_most = require "chamvi.sandbox.at_most"
 local errors = require "chamvi.sandbox.errors"
+local printed = require "chamvi.sandbox.printed"
 
 local transports = {}
 
 ---@class chamvi.OutputSink
----@field write fun(self: chamvi.OutputSink, chunk: string)
+---@field write fun(self: chamvi.OutputSink, chunk: string) must be given every chunk as it arrives; never waits
 
----@class chamvi.TransportExecOptions
----@field stdin? string the command's whole standard input; none: end of file at once
----@field stdout chamvi.OutputSink gets every chunk as it arrives
+---@class chamvi.TransportExec
+---@field stdin? string the whole standard input; none: end of file at once
+---@field stdout chamvi.OutputSink
 ---@field stderr chamvi.OutputSink
----@field signal chamvi.Signal fires when the workspace is done with the exec: stop waiting and detach
+---@field signal chamvi.Signal fires when the workspace is done with the program: stop waiting and detach
 
 ---@class chamvi.TransportResult
 ---@field exit_code integer 127: the program could not be started
 
---- Runs programs in one container, pod or other place. Its functions run as jobs: they may wait, by what this library
---- offers.
+--- Runs programs in one container, pod or other place. Its functions are called in jobs of the library: they may wait,
+--- by what the library offers. What they raise counts as a failure, and so does an answer that is none of these.
 ---@class chamvi.Transport
----@field exec fun(self: chamvi.Transport, argv: string[], given: chamvi.TransportExecOptions): chamvi.TransportResult?
----   or nil and an error
----@field alive? fun(self: chamvi.Transport, signal: chamvi.Signal): boolean? asked after a failed exec; only false means
----   that the place is no more
----@field remove fun(self: chamvi.Transport): boolean? true, or nil and an error; a place that is no more is fine, and so is
----   a second call
+---@field exec fun(self: chamvi.Transport, argv: string[], given: chamvi.TransportExec): chamvi.TransportResult?, any
+---   runs a program and returns when it has ended and all of its output is written; or nil and an error
+---@field alive? fun(self: chamvi.Transport, signal: chamvi.Signal): boolean?, any asked after a failed exec: only false
+---   means that the place is no more. The signal fires after ALIVE_PROBE_TIMEOUT_MS
+---@field remove fun(self: chamvi.Transport): true?, any ends what runs there and deletes the place; or nil and an
+---   error, then it is called again when the workspace is disposed again. A place that is no more is fine
 
 -- In words for a message.
 local function describe(value)
-    return errors.is_error(value) and value.message or tostring(value)
+    return errors.is_error(value) and value.message or printed(value)
 end
 
 -- What a transport's own error may be when the program was not started; else nobody knows what became of it.
@@ -38,12 +39,12 @@ local NOTHING_RAN = { engine_unreachable = true, forbidden = true, gone = true, 
 --- Runs argv. Waits for the transport.
 ---@param transport chamvi.Transport
 ---@param argv string[]
----@param options chamvi.TransportExecOptions
+---@param given chamvi.TransportExec
 ---@return integer|nil exit_code
----@return chamvi.Error? err SandboxError `transport_lost`, with the transport's own as `cause`; its own alone where that
----   says that nothing ran
-function transports.exec(transport, argv, options)
-    local called, result, err = pcall(transport.exec, transport, argv, options)
+---@return chamvi.Error? err SandboxError `transport_lost`, with the transport's own as `cause`; its own where that says
+---   that nothing ran
+function transports.exec(transport, argv, given)
+    local called, result, err = pcall(transport.exec, transport, argv, given)
     if not called then
         return nil, errors.sandbox("transport_lost", "the transport raised: " .. describe(result), { cause = result })
     end
@@ -113,7 +114,7 @@ function transports.remove(transport)
     if errors.is_error(cause) then
         return nil, cause
     end
-    local words = cause == nil and "it gave no reason" or tostring(cause)
+    local words = cause == nil and "it gave no reason" or printed(cause)
     return nil, errors.sandbox("remove_failed", "the transport could not remove the workspace: " .. words, {
         cause = cause,
     })

@@ -9,8 +9,13 @@
 -- `jobs` tells the two apart: "Done(143)" or "Terminated". dash and busybox know that after a `wait`, bash only before
 -- it, so there a trapped SIGCHLD interrupts the first `wait` (with 145).
 --
+-- `timeout` ends with the command. What else of the group has not obeyed its SIGTERM by then is killed later.
+--
 -- A time-out is told from a command's own 124 and 137 by `timeout -v`, which then says so on its stderr. That is a pipe
 -- to the outer shell; the inner one gives the command the real stderr.
+--
+-- Whether the kernel has killed for want of memory, the container's control group counts: memory.events (v2) or
+-- memory.oom_control (v1). Commands that run at the same time share the count.
 --
 -- No variable of the environment may be touched, so the scripts' own have a prefix. dash has no `exec --`.
 
@@ -52,6 +57,21 @@ if [ -n "${chamvi_cwd-}" ]; then
     exit 0
 fi
 unset OLDPWD
+chamvi_count() {
+    chamvi_kills=
+    while read -r chamvi_key chamvi_value; do
+        [ "$chamvi_key" != oom_kill ] || chamvi_kills=$chamvi_value
+    done
+}
+if [ -r /sys/fs/cgroup/memory.events ]; then
+    chamvi_events=/sys/fs/cgroup/memory.events
+elif [ -r /sys/fs/cgroup/memory/memory.oom_control ]; then
+    chamvi_events=/sys/fs/cgroup/memory/memory.oom_control
+else
+    chamvi_events=/dev/null
+fi
+chamvi_count <"$chamvi_events"
+chamvi_before=$chamvi_kills
 chamvi_note=$(
     exec 2>&1
     [ -z "${BASH_VERSION-}" ] || trap : CHLD
@@ -67,8 +87,15 @@ chamvi_note=$(
     else
         jobs
     fi
-    printf '|%s|' "$chamvi_code"
+    printf '|%s|%s' "$chamvi_code" "$!"
 )
+case $chamvi_note in
+*'timeout: '*'|124|'*)
+    { sleep @kill_after@; kill -KILL "-${chamvi_note##*|}"; } </dev/null >/dev/null 2>&1 3>&- 4>&- 5>&- &
+    ;;
+esac
+chamvi_count <"$chamvi_events"
+[ "$chamvi_kills" = "$chamvi_before" ] || chamvi_note=${chamvi_note}oom
 trap '' PIPE
 trap - EXIT
 printf '\036@mark@ end\036' >&3
@@ -143,6 +170,7 @@ end
 ---@field code? integer 0 to 255; nil: the shell could not even start `timeout`
 ---@field timed_out boolean
 ---@field term_signal? integer
+---@field oom_killed boolean
 ---@field words string what `timeout` or the shell said, for an error
 
 --- What a report says: "start" and the group's id, "end", "cwd" and what is wrong, "exit" and how.
@@ -166,12 +194,12 @@ function wrapper.read(text)
     if not note then
         return nil
     end
-    local words, digits = note:match("^(.*)|(%d%d?%d?)|$")
+    local words, digits, oom = note:match("^(.*)|(%d%d?%d?)|%d*(%l*)$")
     local code = tonumber(digits)
     if code and code > 255 then
         return nil
     end
-    local exit = { code = code, timed_out = false, words = words or note }
+    local exit = { code = code, timed_out = false, oom_killed = false, words = words or note }
     if code then
         exit.timed_out = (code == 124 or code == 137) and words:find("timeout: ", 1, true) ~= nil
         local state = ("\n" .. words):match("\n%[1%][+%s]*(%S.*)$")
@@ -180,6 +208,8 @@ function wrapper.read(text)
         if code > 128 and code <= 192 and not exit.timed_out and not by_itself then
             exit.term_signal = code - 128
         end
+        -- Its own end, or that of what a shell ran last.
+        exit.oom_killed = oom == "oom" and code == 137 and not exit.timed_out
     end
     return "exit", exit
 end
