@@ -29,19 +29,10 @@ exec sleep "$lifetime" >/dev/null 2>&1
 ---@field run_id string
 ---@field image string
 ---@field network string
----@field env table<string, string>
+---@field env string[] NAME=value
 ---@field limits chamvi.Limits all of them
 ---@field expires_at integer
 ---@field init? string[] the argv that makes the folder a repository; nil: that is done later
-
-local function env_list(env)
-    local list = {}
-    for name, value in pairs(env) do
-        table.insert(list, name .. "=" .. value)
-    end
-    table.sort(list)
-    return list
-end
 
 local function labels_of(given)
     local labels = {
@@ -78,7 +69,7 @@ function container.body(given)
         WorkingDir = constants.WORKSPACE_ROOT,
         Entrypoint = { "sh" },
         Cmd = main,
-        Env = env_list(given.env),
+        Env = given.env,
         Labels = labels,
         AttachStdout = true,
         Tty = false,

@@ -8,8 +8,16 @@ local errors = require "chamvi.sandbox.errors"
 local limits = require "chamvi.sandbox.docker.limits"
 local native = require "chamvi.sandbox.core"
 
+-- What the engine does not do of what it was asked for, such as a limit that its kernel lacks.
+local function tell_warnings(answer, on_warning)
+    local warnings = type(answer.json) == "table" and answer.json.Warnings
+    for _, warning in ipairs(type(warnings) == "table" and warnings or {}) do
+        on_warning(tostring(warning))
+    end
+end
+
 -- Sets `transport.created`: false when there is no container, nil when nobody knows.
-local function create(transport, body)
+local function create(transport, body, on_warning)
     local answer, err = transport.engine:request("POST", "/containers/create?name=" .. transport.name, {
         json = body,
         timeout_ms = limits.START,
@@ -23,10 +31,11 @@ local function create(transport, body)
     end
     transport.created = answer.status < 400 or answer.status >= 500
     if answer.status == 201 then
+        tell_warnings(answer, on_warning)
         return true
     end
-    local missing = answer.status == 404 and "image_unavailable" or nil
-    return nil, engines.failure("creating the container", answer, missing)
+    local no_image = answer.status == 404 and answer.body:find("image", 1, true) -- or network
+    return nil, engines.failure("creating the container", answer, no_image and "image_unavailable" or nil)
 end
 
 -- The first line that the container's main program prints: what became of the folder.
@@ -116,10 +125,11 @@ end
 --- into being after anybody has looked.
 ---@param transport chamvi.DockerTransport
 ---@param given chamvi.ContainerOptions
+---@param on_warning fun(text: string) told what the engine leaves out
 ---@return boolean|nil ready whether the folder is an empty git repository already
 ---@return chamvi.Error? err the container may be there, see `transport.created`
-return function(transport, given)
-    local ok, err = create(transport, container.body(given))
+return function(transport, given, on_warning)
+    local ok, err = create(transport, container.body(given), on_warning)
     if not ok then
         return nil, err
     end
