@@ -77,3 +77,13 @@ target_link_libraries(chamvi_codec PUBLIC PkgConfig::CJSON m)
 # 7.88: CURLOPT_QUICK_EXIT, CURLOPT_PROTOCOLS_STR, and no SIGPIPE from a TLS connection.
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl>=7.88)
 target_link_libraries(chamvi_net PUBLIC PkgConfig::CURL)
+
+# Frames of WebSockets; the digest of their handshake by libcurl's own OpenSSL.
+pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)
+find_path(WSLAY_INCLUDE_DIR wslay/wslay.h REQUIRED)
+find_library(WSLAY_LIBRARY wslay REQUIRED)
+target_include_directories(chamvi_proto SYSTEM PRIVATE ${WSLAY_INCLUDE_DIR})
+target_link_libraries(chamvi_proto PUBLIC PkgConfig::CRYPTO ${WSLAY_LIBRARY})
+
+pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+target_link_libraries(chamvi_codec PUBLIC PkgConfig::YAML)

@@ -1,9 +1,11 @@
 -- A plain script: a manager, the workspace of a run, and its end.
 --
---   eval "$(scripts/env)" && lua5.4 examples/manager.lua path-to-a-repository
+--   eval "$(scripts/env)" && lua5.4 examples/manager.lua /path/to/a/repository
 
 local sandbox = require "chamvi.sandbox"
 local local_sandbox = require "chamvi.sandbox.local"
+
+local repository = "file://" .. assert(arg[1], "usage: manager.lua /path/to/a/repository")
 
 local manager = sandbox.create_workspace_manager({
     provider = local_sandbox.create_local_sandbox(),
@@ -11,7 +13,7 @@ local manager = sandbox.create_workspace_manager({
     limits = { timeout_ms = 10 * 60 * 1000 },
 })
 
-local workspace, err = manager:acquire("run-1", { repo = "file://" .. arg[1] })
+local workspace, err = manager:acquire("run-1", { repo = repository })
 if not workspace then
     io.stderr:write(tostring(err), "\n")
     os.exit(1)
@@ -23,7 +25,7 @@ local result = assert(workspace:exec({ "git", "status", "--porcelain", "--untrac
 io.write(result.stdout)
 
 -- Whoever asks for the same repository gets the same workspace.
-local same, reused = manager:acquire("run-1", { repo = "file://" .. arg[1] })
+local same, reused = manager:acquire("run-1", { repo = repository })
 print("reused " .. tostring(reused and same == workspace))
 
 assert(manager:release("run-1"))

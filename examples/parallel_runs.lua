@@ -1,12 +1,12 @@
 -- Two runs in parallel on one repository: each has a workspace of its own, its two steps share it, and an engine's
 -- event releases it.
 --
---   eval "$(scripts/env)" && lua5.4 examples/parallel_runs.lua path-to-a-repository
+--   eval "$(scripts/env)" && lua5.4 examples/parallel_runs.lua /path/to/a/repository
 
 local sandbox = require "chamvi.sandbox"
 local local_sandbox = require "chamvi.sandbox.local"
 
-local url = "file://" .. arg[1]
+local url = "file://" .. assert(arg[1], "usage: parallel_runs.lua /path/to/a/repository")
 
 -- What an orchestrator has: something that says when a run has settled.
 local engine = { listeners = {} }

@@ -40,7 +40,8 @@ local function wait_unowned(core, root, id)
     return nil, errors.sandbox("gc_failed", "the workspace's guard does not end")
 end
 
--- Ends whoever looks after the workspace, and removes it. Returns false when another collector is at it.
+-- Ends whoever looks after the workspace, and removes it. Returns false when another collector is
+-- at it, or was quicker.
 local function remove(core, root, id)
     local operation, code, message = core:end_owner(root, id)
     if operation ~= false then
@@ -54,7 +55,7 @@ local function remove(core, root, id)
             return nil, err
         end
     end
-    local removed, err = folders.remove(root, id)
+    local removed, err = folders.remove(root, id, nil, true)
     if not removed and err.code == "record_locked" then
         return false
     end

@@ -63,9 +63,10 @@ end
 ---@param root string
 ---@param id string
 ---@param handle? integer of its supervisor, good for one call; nil, or when that one can't: a new one does it
+---@param listed? boolean a collector's, which has seen the record
 ---@return true|nil
----@return chamvi.Error? err `record_locked` when another process is at it
-function folders.remove(root, id, handle)
+---@return chamvi.Error? err `record_locked` when another process is at it, or `listed` and has done it
+function folders.remove(root, id, handle, listed)
     local core, err = loop.core()
     if not core then
         return nil, err
@@ -78,7 +79,14 @@ function folders.remove(root, id, handle)
             return removed, err
         end
     end
-    handle, err = launch({ base = root, names = names(id), env = {}, remove_only = true, locked = true })
+    handle, err = launch({
+        base = root,
+        names = names(id),
+        env = {},
+        remove_only = true,
+        locked = true,
+        listed = listed,
+    })
     if not handle and err.code == "record_locked" then
         return nil, err
     elseif not handle then

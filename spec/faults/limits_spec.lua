@@ -1,4 +1,4 @@
--- No descriptors and no processes left.
+-- No descriptors, no processes and no room for files left, by the limits of the host program.
 
 local programs = require "spec.support.programs"
 local scratch = require "spec.support.scratch"
@@ -30,6 +30,21 @@ describe("out of", function()
             "create\tcreate_failed: ROOT: opening the folder of the workspaces: Too many open files",
             "collect_garbage\tgc_failed: opening the folder of the workspaces: Too many open files",
             "dispose\tok",
+        }, lines(printed))
+        assert.same({}, scratch.list(place.root))
+    end)
+
+    it("sizes of files, each call says so, the program is not ended by the signal, and nothing is left", function()
+        local command = "%s spec/support/limits_program.lua %s sizes"
+        local printed = scratch.shell(command:format(programs.LUA, place.folder))
+        assert.same({
+            "write_file\tok",
+            "write_file\tfile_failed: \"f\" can't be written: writing the file: File too large",
+            "exec\texit 0",
+            "exec\texit 153",
+            "dispose\tok",
+            "create\tcreate_failed: ROOT: writing the workspace's record: File too large",
+            "create\tcreate_failed: ROOT: writing the workspace's record: File too large",
         }, lines(printed))
         assert.same({}, scratch.list(place.root))
     end)

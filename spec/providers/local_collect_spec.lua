@@ -96,9 +96,12 @@ describe("collect_garbage", function()
                 end
                 return sandbox.all({ collect, collect, collect })
             end)
+            local sum = 0
             for _, packed in ipairs(counts) do
                 assert.is_number(packed[1], tostring(packed[2]))
+                sum = sum + packed[1]
             end
+            assert.equal(1, sum)
             assert.is_nil(scratch.read(path .. ".json"))
             assert.same({}, scratch.list(place.root))
         end

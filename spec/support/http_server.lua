@@ -1,6 +1,6 @@
 -- Starts the servers of http_server.js, with certificates made for the occasion.
 
-local sandbox = require "chamvi.sandbox"
+local node_server = require "spec.support.node_server"
 local scratch = require "spec.support.scratch"
 
 local http_server = {}
@@ -28,38 +28,13 @@ local CERTIFICATES = [[
     openssl ec -in client-key.pem -aes128 -passout pass:secret -out locked-key.pem 2>&1
 ]]
 
----@class spec.HttpServer
----@field folder string with the certificates and the unix socket, `socket`
----@field ports table<string, integer>
----@field stop fun()
-
---- Starts them and waits until they listen.
----@return spec.HttpServer
+--- Starts them and waits until they listen. The folder has the certificates and the unix socket, `socket`.
+---@return spec.NodeServer
 function http_server.start()
     local folder = scratch.folder()
     scratch.write(folder .. "/make", CERTIFICATES)
     scratch.shell(("sh %s/make %s"):format(folder, folder))
-    local input = assert(io.popen(("node spec/support/http_server.js %s"):format(folder), "w"))
-    local ports = {}
-    for _ = 1, 1000 do
-        local ready = scratch.read(folder .. "/ready")
-        if ready then
-            for name, port in ready:gmatch("(%w+) (%d+)\n") do
-                ports[name] = tonumber(port)
-            end
-            break
-        end
-        sandbox.sleep(20)
-    end
-    assert(ports.unix, "the servers don't start")
-    return {
-        folder = folder,
-        ports = ports,
-        stop = function()
-            input:close()
-            scratch.remove(folder)
-        end,
-    }
+    return node_server.start("spec/support/http_server.js", folder)
 end
 
 return http_server

@@ -1,7 +1,9 @@
--- Runs out of descriptors or of processes, and prints a line for each thing that it tries then.
+-- Runs out of descriptors, of processes or of the size that files may have, and prints a line for each thing that it
+-- tries then.
 --
 --   limits_program.lua folder descriptors
 --   limits_program.lua folder processes       as a user who has no other process
+--   limits_program.lua folder sizes
 
 local folder, what = arg[1], arg[2]
 local sandbox = require "chamvi.sandbox"
@@ -73,6 +75,24 @@ function tries.processes()
             report(limit .. " dispose", workspace:dispose())
         end
     end
+end
+
+-- No file may be larger than some blocks, then none than 0 bytes.
+function tries.sizes()
+    local pid = io.open("/proc/self/stat"):read("*n")
+    local function limit(bytes)
+        assert(os.execute(("exec prlimit --pid %d --fsize=%d:"):format(pid, bytes)))
+    end
+    limit(4096)
+    local workspace = assert(provider:create({ run_id = "spec" }))
+    report("write_file", workspace:write_file("f", ("x"):rep(4096)))
+    report("write_file", workspace:write_file("f", ("y"):rep(4097)))
+    report("exec", workspace:exec({ "grep", "-q", "x", "f" }))
+    report("exec", workspace:exec({ "sh", "-c", "head -c 5000 /dev/zero > g" }))
+    report("dispose", workspace:dispose())
+    limit(0)
+    report("create", provider:create({ run_id = "spec" }))
+    report("create", provider:create({ run_id = "spec" }))
 end
 
 tries[what]()

@@ -3,14 +3,12 @@
 local core = require "chamvi.sandbox.core"
 local http = require "chamvi.sandbox.http"
 local http_server = require "spec.support.http_server"
+local node_server = require "spec.support.node_server"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 
-local has_node = os.execute("command -v node >/dev/null 2>&1")
-has_node = has_node == true or has_node == 0
-
 describe("http", function()
-    if not has_node then
+    if not node_server.available then
         pending("no node here")
         return
     end

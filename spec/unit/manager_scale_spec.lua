@@ -57,7 +57,8 @@ local function release(manager, index)
     assert.is_true(manager:release("run-" .. index))
 end
 
-describe("many runs of a manager", function()
+-- Much plain Lua, and memory that a sanitizer keeps for a while.
+describe("many runs of a manager #unsanitized", function()
     it("cost work in proportion to their number", function()
         -- All are held at once before the first is released.
         local function work(runs)

@@ -343,7 +343,11 @@ describe("a command of a remote workspace", function()
                 call:write("stderr", call:report("cwd " .. word))
                 return { exit_code = 0 }
             end)
-            fails(code, workspace:exec({ "x" }))
+            local at_root = fails(code, workspace:exec({ "x" }))
+            local below = fails(code, workspace:exec({ "x" }, { cwd = "below" }))
+            -- Without the root, it is the place that lacks something.
+            assert.equal(word == "missing", at_root.message:find("/workspace", 1, true) ~= nil)
+            assert.is_nil(below.message:find("/workspace", 1, true))
         end
     end)
 

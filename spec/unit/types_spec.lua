@@ -4,6 +4,7 @@ local definitions = require "spec.support.definitions"
 local docker = require "chamvi.sandbox.docker"
 local errors = require "chamvi.sandbox.errors"
 local host = require "chamvi.sandbox.host"
+local k8s = require "chamvi.sandbox.k8s"
 local local_sandbox = require "chamvi.sandbox.local"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
@@ -12,6 +13,7 @@ local workspace_tools = require "chamvi.sandbox.workspace_tools"
 
 local LIBRARY = "lua/chamvi/sandbox/"
 local LOCAL = "providers/local/init.lua"
+local K8S = "providers/k8s/kubeconfig.lua"
 local DOCKER = "providers/docker/init.lua"
 
 local function files(folder, name)
@@ -33,7 +35,8 @@ end
 
 local TYPES = files("types", "*.lua")
 
-describe("the definitions", function()
+-- Much plain Lua, which no sanitizer looks into.
+describe("the definitions #unsanitized", function()
     local place = support.place({ teardown = teardown, before_each = before_each, after_each = after_each })
     local declared = definitions.read(TYPES)
 
@@ -55,6 +58,7 @@ describe("the definitions", function()
         it("the modules", function()
             assert_declared("chamvi.sandbox", sandbox)
             assert_declared("chamvi.sandbox.local", local_sandbox)
+            assert_declared("chamvi.sandbox.k8s", k8s)
             assert_declared("chamvi.sandbox.docker", docker)
             assert_declared("chamvi.sandbox.host", host)
             assert_declared("chamvi.sandbox.tools", sandbox.tools)
@@ -134,6 +138,16 @@ describe("the definitions", function()
             assert_declared("chamvi.Loop", sandbox.loop())
         end)
 
+        it("a kubeconfig", function()
+            local path = place.folder .. "/config"
+            scratch.write(path, [[
+current-context: c
+contexts: [{name: c, context: {cluster: k}}]
+clusters: [{name: k, cluster: {server: "https://localhost"}}]
+]])
+            assert_declared("chamvi.KubeConfig", assert(k8s.load_kube_config({ path = path })))
+        end)
+
         it("a collector", function()
             assert_declared("chamvi.OutputCollector", sandbox.create_output_collector(1))
         end)
@@ -149,6 +163,7 @@ describe("the definitions", function()
             ["chamvi.RegistryAuth"] = { DOCKER, "AUTH_OPTIONS" },
             ["chamvi.WorkspaceManagerOptions"] = { LIBRARY .. "manager.lua", "MANAGER_OPTIONS" },
             ["chamvi.AcquireOptions"] = { LIBRARY .. "manager.lua", "ACQUIRE_OPTIONS" },
+            ["chamvi.KubeConfigOptions"] = { K8S, "OPTIONS" },
             ["chamvi.OpenAIOptions"] = { LIBRARY .. "tools.lua", "OPENAI_OPTIONS" },
             ["chamvi.CloseOptions"] = { LIBRARY .. "manager.lua", "CLOSE_OPTIONS" },
         }
@@ -178,8 +193,8 @@ describe("the definitions", function()
                 assert.is_truthy(readme:find("`" .. code .. "`", 1, true), code .. ": not in the README")
             end
 
-            -- Never given to users: it becomes another code.
-            codes.record_locked = true
+            -- Never given to users: they become other codes.
+            codes.record_locked, codes.invalid_yaml = true, true
             local function used(text, pattern)
                 local count = 0
                 for code in text:gmatch(pattern) do

@@ -22,8 +22,11 @@
 #include "lua/decoders.h"
 #include "lua/json.h"
 #include "lua/net.h"
+#include "lua/process.h"
 #include "lua/records.h"
 #include "lua/rules.h"
+#include "lua/websocket.h"
+#include "lua/yaml.h"
 #include "record/record.h"
 
 #define SUPERVISOR_NAME "chamvi-supervisor"
@@ -243,7 +246,7 @@ static bool boolean_field(lua_State *L, int table, const char *name)
 
 /*
  * The record that a launch is to lock, -1 for none: made from the field `record`, or with `locked`
- * an existing one. False with `err`.
+ * an existing one, which with `listed` must still be there. False with `err`.
  */
 static bool open_launch_record(lua_State *L, const struct cv_hello *hello, int *record,
                                struct cv_err *err)
@@ -253,6 +256,7 @@ static bool open_launch_record(lua_State *L, const struct cv_hello *hello, int *
     lua_getfield(L, 2, "record");
     const char *text = lua_tolstring(L, -1, &length);
     bool locked = boolean_field(L, 2, "locked");
+    bool listed = boolean_field(L, 2, "listed");
     *record = -1;
     if (text == NULL && !locked)
         return true;
@@ -260,13 +264,17 @@ static bool open_launch_record(lua_State *L, const struct cv_hello *hello, int *
         luaL_error(L, "names[1] must be a UUID where there is a record");
     *record = text != NULL ? cv_record_create(hello->base, id, text, length, err)
                            : cv_record_open(hello->base, id);
+    if (*record < 0 && text == NULL && listed && errno == ENOENT)
+        return cv_err_set(err, "record_locked", "another process has removed the workspace") == 0;
     return *record >= 0 || text == NULL; /* without a record there is nothing to lock */
 }
 
 /*
- * core:launch{ base=, names=, env=, create=, remove_only=, record=, locked= } -> workspace, id
+ * core:launch{ base=, names=, env=, create=, remove_only=, record=, locked=, listed= } ->
+ * workspace, id
  *
  * With `record` (its text, to be made) or `locked` (it exists) the last of the names is the record.
+ * With `listed` too one that is not there any more is record_locked.
  */
 static int core_launch(lua_State *L)
 {
@@ -519,8 +527,11 @@ int luaopen_chamvi_sandbox_core(lua_State *L)
     cv_lua_setfuncs(L, module_functions);
     cv_lua_add_decoders(L);
     cv_lua_add_json(L);
+    cv_lua_add_process(L);
     cv_lua_add_records(L);
     cv_lua_add_rules(L);
+    cv_lua_add_websocket(L);
+    cv_lua_add_yaml(L);
     lua_pushliteral(L, CV_VERSION);
     lua_setfield(L, -2, "version");
     lua_pushlightuserdata(L, NULL); /* as cjson.null and ngx.null are */

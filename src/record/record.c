@@ -3,10 +3,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -59,6 +62,31 @@ static bool write_whole(int fd, const char *text, size_t length)
     return true;
 }
 
+/*
+ * The same under a limit of file sizes (RLIMIT_FSIZE) that it meets: an error, where the signal
+ * SIGXFSZ would end the program. As it is this thread's own, the one that the write has caused can
+ * be taken away again, unless the thread had blocked it anyway: setrlimit(2), sigtimedwait(2).
+ */
+static bool write_limited(int fd, const char *text, size_t length)
+{
+    sigset_t limit;
+    sigset_t before;
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    if (pthread_sigmask(SIG_BLOCK, &limit, &before) != 0)
+        return write_whole(fd, text, length);
+    bool written = write_whole(fd, text, length);
+    int failed = errno;
+    if (!written && failed == EFBIG && sigismember(&before, SIGXFSZ) == 0) {
+        const struct timespec at_once = {0};
+        while (sigtimedwait(&limit, NULL, &at_once) < 0 && errno == EINTR)
+            ;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = failed;
+    return written;
+}
+
 int cv_record_create(const char *root, const char *id, const char *text, size_t length,
                      struct cv_err *err)
 {
@@ -70,7 +98,7 @@ int cv_record_create(const char *root, const char *id, const char *text, size_t 
     record_name(name, id);
     int fd = openat(folder, name, RECORD_FLAGS | O_RDWR | O_CREAT | O_EXCL, RECORD_MODE);
     int failed = fd < 0 ? errno : 0;
-    if (fd >= 0 && !write_whole(fd, text, length)) {
+    if (fd >= 0 && !write_limited(fd, text, length)) {
         failed = errno;
         unlinkat(folder, name, 0);
         cv_fd_close(&fd);
@@ -98,8 +126,10 @@ int cv_record_open(const char *root, const char *id)
     char name[CV_RECORD_NAME_SIZE];
     struct cv_trouble trouble;
     int folder = cv_folder_open(root, false, true, &trouble);
-    if (folder < 0)
+    if (folder < 0) {
+        errno = trouble.errnum;
         return -1;
+    }
     record_name(name, id);
     int fd = open_record(folder, name, O_RDWR);
     cv_fd_close(&folder);

@@ -40,7 +40,9 @@ struct cv_records {
  */
 int cv_record_create(const char *root, const char *id, const char *text, size_t length,
                      struct cv_err *err);
-/* Opens an existing record for a guard to lock. -1 when there is none, or none that can be opened.
+/*
+ * Opens an existing record for a guard to lock. -1 with errno, ENOENT when there is none (any
+ * more), else when it can't be opened.
  */
 int cv_record_open(const char *root, const char *id);
 /* Deletes a record whose workspace could not be started. */

@@ -67,7 +67,9 @@ void cv_files_write(struct cv_runtime *runtime, uint32_t id, const struct cv_wri
         return;
     if (cv_file_write(&runtime->workspace.root, request->path, request->bytes, request->length) !=
         0) {
-        cv_runtime_fail(runtime, id, failure_of(errno), errno, "writing the file");
+        /* The content is checked by the host, so it is a limit of the system that is lower. */
+        uint32_t code = errno == EFBIG ? CV_FAILURE_FILE : failure_of(errno);
+        cv_runtime_fail(runtime, id, code, errno, "writing the file");
         return;
     }
     if (!cv_outq_ordered(&runtime->out, CV_FRAME_WRITTEN, id, NULL, 0))

@@ -166,6 +166,14 @@ static void on_hello(struct session *session, const struct cv_frame *frame)
         session->ending = true;
         return;
     }
+    if ((hello.flags & CV_HELLO_REMOVE_ONLY) != 0 &&
+        cv_workspace_removed(&session->runtime.workspace)) {
+        /* Between opening the record and locking it. */
+        cv_runtime_fail(&session->runtime, 0, CV_FAILURE_LOCKED, 0,
+                        "another process has removed the workspace");
+        session->ending = true;
+        return;
+    }
     session->greeted = true;
     session->runtime.credit = hello.credit;
     session->runtime.stdin_credit = hello.stdin_credit;

@@ -139,6 +139,17 @@ bool cv_workspace_present(const struct cv_workspace *workspace)
            entry.st_dev == workspace->device && entry.st_ino == workspace->inode;
 }
 
+bool cv_workspace_removed(const struct cv_workspace *workspace)
+{
+    struct stat entry;
+    const char *name = workspace->names.bytes;
+    if (!workspace->with_record || workspace->names.count == 0)
+        return false;
+    for (uint32_t i = 0; i < folder_count(workspace); i++)
+        name = cv_strings_next(name);
+    return fstatat(workspace->base, name, &entry, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;
+}
+
 int cv_workspace_cwd(const struct cv_workspace *workspace, const char *path, bool *owned)
 {
     *owned = path[0] != '\0';

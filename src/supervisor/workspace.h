@@ -36,6 +36,12 @@ bool cv_workspace_open(struct cv_workspace *workspace, const struct cv_hello *he
 bool cv_workspace_present(const struct cv_workspace *workspace);
 
 /*
+ * True for a workspace whose record is there no more: the record goes last, so another process has
+ * removed all of it.
+ */
+bool cv_workspace_removed(const struct cv_workspace *workspace);
+
+/*
  * The descriptor of a working directory: the root's own for "" (then *owned is false), else one
  * that the caller closes. -1 with errno, EXDEV for a path that leads out.
  */

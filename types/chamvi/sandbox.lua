@@ -25,6 +25,7 @@ local sandbox = {}
 ---| "cap_reached" # SandboxError: the run may not have more workspaces
 ---| "checkout_failed" # SandboxError: `detail` has git's words
 ---| "closed" # SandboxError: the manager is closed; or the core can't be used, as in a forked child
+---| "credentials_failed" # SandboxError: no credential for a cluster: a token file or a plugin gave none
 ---| "create_failed" # SandboxError: `cause` has the reason
 ---| "cwd_not_found" # SandboxError
 ---| "disposed" # SandboxError
@@ -37,6 +38,7 @@ local sandbox = {}
 ---| "gc_failed" # SandboxError: `count` tells how many workspaces went all the same
 ---| "gone" # SandboxError: the folder, supervisor, container or pod of the workspace no longer exists
 ---| "image_unavailable" # SandboxError: it is not there, and can't be pulled
+---| "invalid_kube_config" # SandboxError: the kubeconfig; the message has file and field
 ---| "invalid_request" # SandboxError: a malformed URL or header field
 ---| "kill_failed" # SandboxError: what the workspace ran may still run; disposing again can't change that
 ---| "network_none" # SandboxError: containers without a network can't clone a repository

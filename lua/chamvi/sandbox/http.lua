@@ -237,6 +237,30 @@ local function closed()
     return errors.sandbox("closed", "the stream is closed")
 end
 
+--- Sends as many of the bytes, from byte `from` on, as there is room for; never waits.
+---@param bytes string
+---@param from integer at most #bytes
+---@param on_room fun() called once when not all were taken: there is room again, or the stream has ended. Must not wait
+---@return integer|nil count
+---@return chamvi.Error? err
+function Stream:offer(bytes, from, on_room)
+    local inbox = self._inbox
+    if self._writing then
+        error("another task writes to this stream already", 2)
+    end
+    if inbox.gone then
+        return nil, inbox.err or closed()
+    end
+    local count, code, message = inbox.core:stream_write(inbox.id, bytes, from)
+    if not count then
+        return nil, errors.from_core(code, message)
+    end
+    if from + count <= #bytes then
+        self._writing = on_room
+    end
+    return count
+end
+
 --- Sends bytes; waits until they are all queued, of which at most 256 KiB wait to be sent. A server that has ended
 --- its side may read no more and yet not close (Docker's does so when a command has ended): `close` then ends the
 --- wait.
@@ -245,32 +269,31 @@ end
 ---@return chamvi.Error? err
 function Stream:write(bytes)
     task.check_may_wait("write")
-    local inbox, from = self._inbox, 1
+    local from = 1
     if self._writing then
         error("another task writes to this stream already", 2)
     end
     while from <= #bytes do
-        if inbox.gone then
-            return nil, inbox.err or closed()
-        end
-        local count, code, message = inbox.core:stream_write(inbox.id, bytes, from)
+        local room = task.future()
+        local count, err = self:offer(bytes, from, function()
+            room:set()
+        end)
         if not count then
-            return nil, errors.from_core(code, message)
+            return nil, err
         end
         from = from + count
         if from <= #bytes then
-            self._writing = task.future()
-            task.wait(self._writing)
+            task.wait(room)
         end
     end
     return true
 end
 
 local function wake_writer(stream)
-    local writing = stream._writing
+    local on_room = stream._writing
     stream._writing = nil
-    if writing then
-        writing:set()
+    if on_room then
+        on_room()
     end
 end
 

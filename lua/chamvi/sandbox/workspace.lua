@@ -220,7 +220,10 @@ function Workspace:dispose()
         state.removal = task.start(function()
             local removed, err = state.backend:remove()
             state.removed = removed
-            return removed, err
+            if not removed then
+                return nil, err
+            end
+            return true
         end)
     end
     return task.wait(state.removal)

@@ -44,7 +44,7 @@ return function(kit)
 
     proves("signaled", nil, function()
         kit.with(function(workspace)
-            for name, number in pairs({ TERM = 15, KILL = 9, SEGV = 11, HUP = 1 }) do
+            for name, number in pairs({ TERM = 15, KILL = 9, SEGV = 11, HUP = 1, ["64"] = 64 }) do
                 local result = run(workspace, ("echo before; kill -%s $$"):format(name))
                 assert.equal("signaled", result.status)
                 assert.equal(128 + number, result.exit_code)
@@ -70,7 +70,7 @@ return function(kit)
     proves("not_found", nil, function()
         kit.with(function(workspace)
             run(workspace, "echo text > plain; mkdir folder; echo '#!/no/such/interpreter' > lost; chmod +x lost")
-            local by_code = { [127] = { "no-such-program", "./none" }, [126] = { "./plain", "./folder" } }
+            local by_code = { [127] = { "no-such-program", "./none", "./lost" }, [126] = { "./plain", "./folder" } }
             for code, programs in pairs(by_code) do
                 for _, program in ipairs(programs) do
                     local result = assert(workspace:exec({ program, "argument" }))
@@ -167,6 +167,21 @@ return function(kit)
             assert.is_true(result.duration_ms >= 700)
             local left = run(workspace, "[ -e /proc/$(cat pid) ] && ! grep -q '^State:.Z' /proc/$(cat pid)/status")
             assert.are_not.equal(0, left.exit_code)
+        end)
+    end)
+
+    proves("timeout_stopped", nil, function()
+        kit.with(function(workspace)
+            local result = assert(workspace:exec(sh("echo begun; kill -STOP $$; exit 7"), { timeout_ms = 300 }))
+            assert.same({ "timed_out", 124, "begun\n" }, { result.status, result.exit_code, result.stdout })
+        end)
+    end)
+
+    proves("timeout_unread", nil, function()
+        kit.with(function(workspace)
+            local options = { timeout_ms = 300, stdin = ("x"):rep(3000000) }
+            local result = assert(workspace:exec(sh("echo begun; exec sleep 1000"), options))
+            assert.same({ "timed_out", 124, "begun\n" }, { result.status, result.exit_code, result.stdout })
         end)
     end)
 

@@ -166,6 +166,23 @@ return function(kit)
         end)
     end)
 
+    proves("files_parallel", nil, function()
+        kit.with(function(workspace)
+            local functions = {}
+            for index = 1, 8 do
+                functions[index] = function()
+                    local path, text = "folder/" .. index, ("%d\n"):format(index):rep(1000 * index)
+                    assert(workspace:write_file(path, text))
+                    local read = assert(workspace:read_file(path))
+                    return read == text and run(workspace, 'cat "$1" | head -n 1', path)
+                end
+            end
+            for index, packed in ipairs(sandbox.all(functions)) do
+                assert.equal(index .. "\n", packed[1], tostring(packed[2]))
+            end
+        end)
+    end)
+
     proves("content", nil, function()
         kit.with(function(workspace)
             for _, wrong in ipairs({ 7, {}, true, sandbox.null }) do

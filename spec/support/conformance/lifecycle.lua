@@ -147,6 +147,17 @@ return function(kit)
         end, { env = { FROM_BOTH = "create", ODD = "a 'b' \"c\" $d" } }, options)
     end)
 
+    proves("constant_env", nil, function()
+        kit.with(function(workspace)
+            for name, value in pairs(sandbox.SANDBOX_ENV) do
+                local seen = printed(workspace, "printenv", name)
+                -- A provider may have a home elsewhere, and names its own folder as safe.
+                assert.is_true(seen == value or name == "HOME" or name:find("^GIT_CONFIG_VALUE_") ~= nil, name)
+                assert.is_true(#seen > 0, name)
+            end
+        end)
+    end)
+
     proves("dispose", nil, function()
         local word = "7" .. tostring(os.time()):sub(-6) -- seconds to sleep that nobody else has
         kit.with(function(workspace)
@@ -211,6 +222,30 @@ return function(kit)
             fails("SandboxError", "gone", workspace:write_file("x", ""))
             assert.is_true(workspace:dispose())
             fails("SandboxError", "disposed", workspace:exec({ "true" }))
+        end)
+    end)
+
+    proves("lost_exec", nil, function()
+        kit.with(function(workspace)
+            sandbox.run(function()
+                local begun = false
+                local task = sandbox.spawn(workspace.exec, workspace, sh("echo begun; sleep 1; exit 7"), {
+                    on_output = function()
+                        begun = true
+                    end,
+                })
+                kit.wait_until(function()
+                    return begun
+                end, "the command runs")
+                target.lose(workspace)
+                local result, err = task:join()
+                if result then
+                    assert.same({ "exited", 7, "begun\n" }, { result.status, result.exit_code, result.stdout })
+                else
+                    assert.is_true(err.code == "gone" or err.code == "transport_lost", tostring(err))
+                    assert.is_true(err.code == "gone" or err.partial.stdout == "begun\n")
+                end
+            end)
         end)
     end)
 

@@ -155,6 +155,37 @@ return function(kit)
         end, { limits = { timeout_ms = 1000 } })
     end)
 
+    proves("collect_exec", nil, function()
+        managed(function(manager, place)
+            local workspace = assert(manager:acquire("run"))
+            sandbox.run(function()
+                local task = sandbox.spawn(workspace.exec, workspace, { "sleep", "1000" })
+                assert(sandbox.sleep(50))
+                place.time = place.time + 1000
+                assert.equal(1, manager:collect_garbage())
+                fails("SandboxError", "disposed", task:join())
+            end)
+        end, { limits = { timeout_ms = 1000 } })
+    end)
+
+    proves("precedence", nil, function()
+        local provider = target.provider({
+            env = { ONE = "provider", BOTH = "provider" },
+            limits = { timeout_ms = 70000 },
+        })
+        local function sees(workspace, lifetime_ms, both)
+            assert.equal(lifetime_ms, workspace.info.expires_at - workspace.info.created_at)
+            local result = assert(workspace:exec({ "sh", "-c", 'echo "$ONE $BOTH"' }))
+            assert.equal("provider " .. both .. "\n", result.stdout)
+        end
+        managed(function(manager)
+            sees(assert(manager:acquire("run")), 70000, "manager")
+        end, { provider = provider, env = { BOTH = "manager" } })
+        managed(function(manager)
+            sees(assert(manager:acquire("run")), 80000, "provider")
+        end, { provider = provider, limits = { timeout_ms = 80000 } })
+    end)
+
     proves("close", nil, function()
         managed(function(manager)
             sandbox.run(function()

@@ -110,6 +110,39 @@ return function(kit)
         end)
     end)
 
+    proves("on_output_slow", nil, function()
+        kit.with(function(workspace)
+            local waited = false
+            local result = run(workspace, [[
+                began=$(date +%s%N)
+                head -c 30000000 /dev/zero
+                echo $((($(date +%s%N) - began) / 1000000)) >&2
+            ]], {
+                on_output = function()
+                    if not waited then
+                        waited = true
+                        os.execute("sleep 1.5")
+                    end
+                end,
+            })
+            assert.equal(30000000, result.stdout_bytes)
+            assert.is_true(tonumber(result.stderr) >= 1000, result.stderr)
+        end)
+    end)
+
+    proves("on_output_abort", nil, function()
+        kit.with(function(workspace)
+            local signal = sandbox.signal()
+            fails("SandboxError", "aborted", workspace:exec(sh("echo x; sleep 1000"), {
+                signal = signal,
+                on_output = function()
+                    signal:abort()
+                end,
+            }))
+            assert.equal(0, run(workspace, "true").exit_code)
+        end)
+    end)
+
     proves("on_output_raises", nil, function()
         kit.with(function(workspace)
             local raised = { "on purpose" }

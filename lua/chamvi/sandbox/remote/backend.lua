@@ -133,8 +133,11 @@ local function note_partial(err, stdout, stderr)
     }
 end
 
-local function cwd_error(wrong)
-    if wrong == "missing" then
+local function cwd_error(wrong, cwd)
+    if wrong == "missing" and cwd == "" then
+        return errors.sandbox("cwd_not_found", "the place has no folder " .. constants.WORKSPACE_ROOT
+            .. " that can be entered")
+    elseif wrong == "missing" then
         return errors.sandbox("cwd_not_found", "the working directory is no folder that can be entered")
     end
     return errors.sandbox("outside_workspace", "the working directory leads out of the workspace by a link")
@@ -172,7 +175,7 @@ function Remote:exec(request)
     end
 
     if outcome.wrong_cwd then
-        return nil, cwd_error(outcome.wrong_cwd)
+        return nil, cwd_error(outcome.wrong_cwd, request.cwd)
     end
     if outcome.exit then
         err = start_error(outcome, stderr.collector:text())

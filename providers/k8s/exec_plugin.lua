@@ -1,0 +1,172 @@
+-- Credential plugins of a kubeconfig: programs that print an ExecCredential, client.authentication.k8s.io/v1 or
+-- v1beta1. Run without a terminal and without standard input, so that `interactiveMode: Always` is refused.
+
+local base64 = require "chamvi.sandbox.base64"
+local errors = require "chamvi.sandbox.errors"
+local native = require "chamvi.sandbox.core"
+local program = require "chamvi.sandbox.program"
+local rfc3339 = require "chamvi.sandbox.k8s.rfc3339"
+
+local exec_plugin = {}
+
+local GROUP = "client.authentication.k8s.io/"
+local VERSIONS = { [GROUP .. "v1"] = true, [GROUP .. "v1beta1"] = true }
+local MODES = { Never = true, IfAvailable = true, Always = true }
+local EXTENSION = "client.authentication.k8s.io/exec"
+local TIMEOUT_MS = 60000
+
+local function failed(message, detail)
+    return errors.sandbox("credentials_failed", message, { detail = detail })
+end
+
+--- What is wrong with the `exec` of a user, to be read after the field's name; nil when nothing is.
+---@param exec table
+---@return string?
+function exec_plugin.wrong(exec)
+    if not exec.command then
+        return ".command is missing"
+    elseif not VERSIONS[exec.apiVersion] then
+        return (".apiVersion must be %sv1 or %sv1beta1"):format(GROUP, GROUP)
+    end
+    local mode = exec.interactiveMode
+    if not mode and exec.apiVersion == GROUP .. "v1" then
+        return ".interactiveMode is missing, which v1 needs"
+    elseif mode and not MODES[mode] then
+        return ".interactiveMode must be Never, IfAvailable or Always"
+    elseif mode == "Always" then
+        return ".interactiveMode is Always, but there is no terminal here"
+    end
+    for index, variable in ipairs(exec.env or {}) do
+        if not variable.name then
+            return (".env[%d].name is missing"):format(index)
+        end
+    end
+end
+
+-- What the plugin is told of the cluster.
+local function cluster_info(cluster)
+    local config
+    for _, extension in ipairs(cluster.extensions or {}) do
+        if extension.name == EXTENSION then
+            config = extension.extension
+        end
+    end
+    local ca = cluster.ca and base64.encode(cluster.ca) or nil
+    return {
+        server = cluster.server,
+        ["tls-server-name"] = cluster.server_name,
+        ["insecure-skip-tls-verify"] = cluster.insecure or nil,
+        ["certificate-authority-data"] = ca,
+        ["proxy-url"] = cluster.proxy,
+        config = config,
+    }
+end
+
+-- The whole environment, as kubectl passes it: such programs are configured by it. Names that no shell can have
+-- can't be passed on.
+local function environment(exec, info)
+    local env = {}
+    for name, value in pairs(native.environment()) do
+        if name:find("^[%a_][%w_]*$") then
+            env[name] = value
+        end
+    end
+    for _, variable in ipairs(exec.env or {}) do
+        env[variable.name] = variable.value or ""
+    end
+    env.KUBERNETES_EXEC_INFO = info
+    return env
+end
+
+-- Its words without the values that the kubeconfig gives it.
+local function without_secrets(exec, words)
+    for _, variable in ipairs(exec.env or {}) do
+        if variable.value and variable.value ~= "" then
+            local plain = variable.value:gsub("%p", "%%%0")
+            words = words:gsub(plain, "***")
+        end
+    end
+    return words
+end
+
+local function of_type(value, expected)
+    return type(value) == expected and value ~= "" and value or nil
+end
+
+local function read(exec, name, stdout)
+    local answer = native.json_decode(stdout)
+    if type(answer) ~= "table" or answer.kind ~= "ExecCredential" then
+        return nil, failed(("the credential plugin %s printed no ExecCredential"):format(name))
+    elseif answer.apiVersion ~= exec.apiVersion then
+        return nil, failed(("the credential plugin %s does not answer in %s"):format(name, exec.apiVersion))
+    end
+    local status = of_type(answer.status, "table") or {}
+    local credential = {
+        token = of_type(status.token, "string"),
+        cert = of_type(status.clientCertificateData, "string"),
+        key = of_type(status.clientKeyData, "string"),
+    }
+    if not credential.token and not credential.cert then
+        return nil, failed(("the credential plugin %s gave neither a token nor a certificate"):format(name))
+    elseif (credential.cert == nil) ~= (credential.key == nil) then
+        return nil, failed(("the credential plugin %s gave a certificate without its key, or a key alone"):format(name))
+    end
+    local expiry = status.expirationTimestamp
+    if expiry ~= nil and expiry ~= native.null then
+        credential.expires_at = rfc3339.parse(expiry)
+        if not credential.expires_at then
+            return nil, failed(("the credential plugin %s gave an expirationTimestamp that is no time"):format(name))
+        end
+    end
+    return credential
+end
+
+---@class chamvi.K8sCredential
+---@field token? string
+---@field cert? string PEM text
+---@field key? string PEM text
+---@field expires_at? integer epoch milliseconds
+
+--- Runs the plugin. Waits, a minute at most.
+---@param exec table the checked `exec` of a user
+---@param cluster table the cluster as kubeconfig.lua keeps it
+---@param signal? chamvi.Signal
+---@return chamvi.K8sCredential|nil
+---@return chamvi.Error? err `credentials_failed`, with the plugin's stderr in `detail`
+function exec_plugin.run(exec, cluster, signal)
+    local name = exec.command:match("[^/]*$")
+    local info = native.json_encode({
+        kind = "ExecCredential",
+        apiVersion = exec.apiVersion,
+        spec = { interactive = false, cluster = exec.provideClusterInfo and cluster_info(cluster) or nil },
+    })
+    if not info then
+        return nil, failed(("what the credential plugin %s is to be told has no JSON form"):format(name))
+    end
+    local argv = { exec.command }
+    for _, argument in ipairs(exec.args or {}) do
+        table.insert(argv, argument)
+    end
+    local result, err = program.run(argv, {
+        timeout_ms = TIMEOUT_MS, signal = signal, env = environment(exec, info),
+    })
+    if not result then
+        if err.code == "aborted" then
+            return nil, err
+        end
+        return nil, errors.sandbox("credentials_failed", ("the credential plugin %s can't be run"):format(name),
+            { cause = err })
+    elseif result.status == "timed_out" then
+        return nil, failed(("the credential plugin %s ran for more than %d s"):format(name, TIMEOUT_MS / 1000))
+    elseif result.exit_code == 127 then
+        local hint = exec.installHint and ": " .. exec.installHint or ""
+        return nil, failed(("the credential plugin %s was not found%s"):format(name, hint),
+            without_secrets(exec, result.stderr))
+    elseif result.exit_code ~= 0 then
+        return nil, failed(("the credential plugin %s failed with exit code %d"):format(name, result.exit_code),
+            without_secrets(exec, result.stderr))
+    end
+    return read(exec, name, result.stdout)
+end
+
+return exec_plugin
