@@ -3,10 +3,10 @@
 //   node engine_proxy.js FOLDER
 //
 // Listens at FOLDER/socket and forwards to the engine's unix socket, which FOLDER/engine names if there is an engine.
-// FOLDER/log gets a line "METHOD PATH" for each
-// request as it comes, the path without its version, which goes to FOLDER/versions. FOLDER/rules.json is read for each request: a list of rules, of
-// which the first one counts whose `match` (a regular expression for the line of the log) fits and that has not been
-// used `times` times (none: always). A rule:
+// FOLDER/log gets a line "METHOD PATH" for each request as it comes, the path without its version, which goes to
+// FOLDER/versions. FOLDER/rules.json is read for each request: a list of rules, of which the first one counts whose
+// `match` (a regular expression for the line of the log) fits and that has not been used `times` times (none: always).
+// A rule:
 //
 //   id          tells rules apart, so that uses are counted across changes of the file
 //   run         a shell command that runs first; what it prints goes nowhere
