@@ -9,17 +9,23 @@ local container = {}
 container.NAME_PREFIX = "chamvi-ws-"
 container.USER = "1000:1000"
 
--- The main program. Makes the folder a git repository where that is to be empty and can be, says how that went, and
--- sleeps until the workspace has expired: then the container ends, and with AutoRemove the engine deletes it, whether
--- or not anybody is left to ask for it.
+-- The main program. When it may not write to the folder it says "closed" and waits for about a minute until it may.
+-- Makes the folder a git repository where that is to be empty, says "ready" or, where it did not, "open", and sleeps
+-- until the workspace has expired: then the container ends, and with AutoRemove the engine deletes it, whether or not
+-- anybody is left to ask for it.
 local MAIN = [[
 lifetime=$1
 shift
-state=closed
-if [ -w . ]; then
-    state=open
-    [ "$#" = 0 ] || { "$@" >/dev/null 2>&1 && state=ready; }
+state=open
+if [ ! -w . ]; then
+    echo closed
+    chances=6000
+    until [ -w . ] || [ "$chances" = 0 ]; do
+        chances=$((chances - 1))
+        sleep 0.01
+    done
 fi
+[ "$#" = 0 ] || { "$@" >/dev/null 2>&1 && state=ready; }
 echo "$state"
 exec sleep "$lifetime" >/dev/null 2>&1
 ]]
@@ -29,19 +35,10 @@ exec sleep "$lifetime" >/dev/null 2>&1
 ---@field run_id string
 ---@field image string
 ---@field network string
----@field env table<string, string>
+---@field env string[] NAME=value
 ---@field limits chamvi.Limits all of them
 ---@field expires_at integer
 ---@field init? string[] the argv that makes the folder a repository; nil: that is done later
-
-local function env_list(env)
-    local list = {}
-    for name, value in pairs(env) do
-        table.insert(list, name .. "=" .. value)
-    end
-    table.sort(list)
-    return list
-end
 
 local function labels_of(given)
     local labels = {
@@ -78,7 +75,7 @@ function container.body(given)
         WorkingDir = constants.WORKSPACE_ROOT,
         Entrypoint = { "sh" },
         Cmd = main,
-        Env = env_list(given.env),
+        Env = given.env,
         Labels = labels,
         AttachStdout = true,
         Tty = false,

@@ -93,17 +93,6 @@ local PROVIDER_OPTIONS = {
 ---@field identitytoken? string instead of a password
 ---@field registrytoken? string
 
--- The whole environment of a container, but for what the image has.
-local function environment(...)
-    local merged = options.copy(constants.SANDBOX_ENV)
-    for index = 1, select("#", ...) do
-        for name, value in pairs(select(index, ...) or {}) do
-            merged[name] = value
-        end
-    end
-    return merged
-end
-
 -- Has the container of a create that failed go, if there is one. When the answer to the request for it was lost, it may
 -- still come, and is looked for a while. Keeps in `last.err` why it may be left.
 local function try_to_remove(transport, signal, last)
@@ -145,11 +134,13 @@ local function fill(self, transport, given, info, id)
         run_id = given.run_id,
         image = given.image,
         network = self.network,
-        env = environment(self.env, given.env),
+        env = provider.environment(constants.SANDBOX_ENV, self.env, given.env),
         limits = given.limits,
         expires_at = info.expires_at,
         init = not given.repo and git_argv(git_argv.INIT) or nil,
-    })
+    }, function(text)
+        self.on_event({ phase = "creating", message = "the engine warns: " .. text })
+    end)
     if err then
         return nil, err
     end

@@ -43,27 +43,13 @@ local function default_root()
     return temporary:gsub("/+$", "") .. "/chamvi-workspaces"
 end
 
--- Everything that a command sees, later layers winning; nothing of the host's own environment.
+-- Everything that a command sees; nothing of the host's own environment.
 local function environment(folder, ...)
-    local merged = { PATH = PATH, LANG = "C.UTF-8" }
-    for name, value in pairs(constants.SANDBOX_ENV) do
-        merged[name] = value
-    end
-    merged.HOME = folder .. ".home"
-    merged.TMPDIR = folder .. ".tmp"
-    merged.GIT_CONFIG_VALUE_0 = folder -- of safe.directory
-    for index = 1, select("#", ...) do
-        for name, value in pairs(select(index, ...) or {}) do
-            merged[name] = value
-        end
-    end
-
-    local list = {}
-    for name, value in pairs(merged) do
-        table.insert(list, name .. "=" .. value)
-    end
-    table.sort(list)
-    return list
+    return requests.environment({ PATH = PATH, LANG = "C.UTF-8" }, constants.SANDBOX_ENV, {
+        HOME = folder .. ".home",
+        TMPDIR = folder .. ".tmp",
+        GIT_CONFIG_VALUE_0 = folder, -- of safe.directory
+    }, ...)
 end
 
 -- Removes the workspace. A collection that is at it already is waited for.

@@ -159,6 +159,21 @@ describe("an engine", function()
             end
         end)
 
+        it("that leaves a limit out is heard", function()
+            local messages = {}
+            proxy:set({ ping("1.41"), { match = "^GET /images", act = "answer", status = 200, body = "{}" },
+                { match = "^POST /containers/create", act = "answer", status = 201,
+                    body = '{"Id":"x","Warnings":["no swap limit"]}' },
+                { match = "^POST .*/attach", act = "answer", status = 500, body = "{}" },
+                { match = "^DELETE", act = "answer", status = 204 } })
+            fails("create_failed", provider(proxy.host, {
+                on_event = function(event)
+                    table.insert(messages, event.message)
+                end,
+            }):create({ run_id = "spec" }))
+            assert.equal("the engine warns: no swap limit", messages[2])
+        end)
+
         it("that forbids is told apart", function()
             for _, status in ipairs({ 401, 403 }) do
                 proxy:set({ ping("1.41"), { match = "^GET /(images|containers)", act = "answer", status = status,

@@ -141,6 +141,34 @@ docker_target.each(busted, { "docker", "podman" }, "containers", function(target
         proxy:stop()
     end)
 
+    it("whose removal is disturbed go with the next", function()
+        local proxy = engine_proxy.start(engine)
+        local provider = target.provider({ docker = { host = proxy.host } })
+        local refusal = { act = "answer", status = 500, body = "busy" }
+        for _, rule in ipairs({ { act = "drop" }, { act = "lose" }, refusal }) do
+            local workspace = assert(provider:create({ run_id = "spec" }))
+            rule.match = "^DELETE"
+            proxy:set({ rule })
+            local disposed, err = workspace:dispose()
+            assert.is_nil(disposed)
+            assert.is_true(sandbox.is_error(err, "SandboxError"))
+            assert.equal("disposed", select(2, workspace:exec({ "true" })).code)
+            proxy:set({})
+            assert.is_true(workspace:dispose())
+            assert.same({}, target.left())
+        end
+
+        -- Somebody else is at it.
+        local workspace = assert(provider:create({ run_id = "spec" }))
+        local command = ("(sleep 1; %s rm --force --volumes %s) >/dev/null 2>&1 &"):format(
+            engine:client(), target.container(workspace))
+        proxy:set({ { match = "^DELETE", act = "answer", status = 409, run = command,
+            body = '{"message":"removal is already in progress"}' } })
+        assert.is_true(workspace:dispose())
+        assert.same({}, target.left())
+        proxy:stop()
+    end)
+
     it("that are removed without their volumes do not leave them", function()
         local clock, provider = clocked()
         local workspace = assert(provider:create({ run_id = "spec" }))

@@ -7,6 +7,7 @@ local docker = require "chamvi.sandbox.docker"
 local docker_engine = require "spec.support.docker_engine"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
+local with_workspace = require "spec.support.with_workspace"
 
 local docker_target = {}
 
@@ -90,17 +91,7 @@ function docker_target.new(service)
 
     --- Calls `use(workspace)` with a new workspace, and disposes it however that ends.
     function target.with(use, request, options)
-        local given = { run_id = "spec" }
-        for name, value in pairs(request or {}) do
-            given[name] = value
-        end
-        local workspace = assert(target.provider(options):create(given))
-        local ok, err = pcall(use, workspace)
-        local disposed, failure = workspace:dispose()
-        if not ok then
-            error(err, 0)
-        end
-        assert(disposed, failure)
+        with_workspace(target.provider(options), use, request)
     end
 
     function target.container(workspace)

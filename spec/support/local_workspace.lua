@@ -4,6 +4,7 @@ local leaks = require "spec.support.leaks"
 local local_sandbox = require "chamvi.sandbox.local"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
+local with_workspace = require "spec.support.with_workspace"
 
 local support = {}
 
@@ -43,17 +44,7 @@ function support.place(busted)
 
     --- Calls `use(workspace)` with a new workspace, and disposes it however that ends.
     function place.with(use, create_options)
-        local given = { run_id = "spec" }
-        for key, value in pairs(create_options or {}) do
-            given[key] = value
-        end
-        local workspace = assert(place.provider():create(given))
-        local ok, err = pcall(use, workspace)
-        local disposed, failure = workspace:dispose()
-        if not ok then
-            error(err, 0)
-        end
-        assert(disposed, failure)
+        with_workspace(place.provider(), use, create_options)
     end
 
     --- The folder of a workspace.

@@ -53,6 +53,23 @@ function provider.check_request(request)
     return asked
 end
 
+--- Layers of variables, later ones winning, as a sorted list of "NAME=value".
+---@param ... table<string, string>|nil
+---@return string[]
+function provider.environment(...)
+    local merged, list = {}, {}
+    for index = 1, select("#", ...) do
+        for name, value in pairs(select(index, ...) or {}) do
+            merged[name] = value
+        end
+    end
+    for name, value in pairs(merged) do
+        table.insert(list, name .. "=" .. value)
+    end
+    table.sort(list)
+    return list
+end
+
 -- What a create returns as it is. All else is `create_failed`.
 local OWN_CODES = {
     aborted = true,
