@@ -1,17 +1,11 @@
--- What providers share: the request that a create takes, the error that it gives, and what containers and pods need.
+-- What providers share: the request that a create takes, and the error that it gives.
 
-local callback = require "chamvi.sandbox.callback"
-local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 local options = require "chamvi.sandbox.options"
 local rules = require "chamvi.sandbox.rules"
 local task = require "chamvi.sandbox.task"
 
 local provider = {}
-
--- After a request whose answer was lost, how often and how long apart what it made is looked for.
-local CLEANUP_TRIES = 5
-local CLEANUP_PAUSE_MS = 1000
 
 -- A manager passes the same options to every provider.
 local CREATE_OPTIONS = {
@@ -111,55 +105,6 @@ function provider.not_removed(where, err, left)
     end
     err.message = message
     return err
-end
-
---- The environment that a container or pod is given.
----@param ... table<string, string>|nil later ones win
----@return table<string, string>
-function provider.environment(...)
-    local merged = options.copy(constants.SANDBOX_ENV)
-    for index = 1, select("#", ...) do
-        for name, value in pairs(select(index, ...) or {}) do
-            merged[name] = value
-        end
-    end
-    return merged
-end
-
---- A function that tells `on_event` of an event; what that raises goes to `on_error`.
----@param on_event function|nil
----@param on_error fun(err: any)
----@return fun(event: table)
-function provider.event_teller(on_event, on_error)
-    return function(event)
-        if on_event then
-            local ok, err = callback.call("on_event", on_event, event)
-            if not ok then
-                on_error(err)
-            end
-        end
-    end
-end
-
---- Removes what a create that failed has made, and tells `on_error` when that can't be done. Tries for a while, since
---- whoever it stands with may just be coming back.
----@param transport chamvi.Transport
----@param what string "the container x"
----@param on_error fun(err: any)
-function provider.clean_up(transport, what, on_error)
-    local removed, err
-    for try = 1, CLEANUP_TRIES do
-        removed, err = transport:remove()
-        if removed then
-            return
-        end
-        if try < CLEANUP_TRIES then
-            task.pause(CLEANUP_PAUSE_MS)
-        end
-    end
-    on_error(errors.sandbox("remove_failed", ("%s of a create that failed is left: %s"):format(what, err.message), {
-        cause = err,
-    }))
 end
 
 return provider
