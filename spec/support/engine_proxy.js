@@ -1,11 +1,12 @@
 // A proxy before an engine, that disturbs what it is told to; without an engine it answers by itself. Usage:
 //
-//   node engine_proxy.js FOLDER [SOCKET]
+//   node engine_proxy.js FOLDER
 //
-// Listens at FOLDER/socket and forwards to the engine's unix SOCKET. FOLDER/log gets a line "METHOD PATH" for each
-// request as it comes, the path without its version, which goes to FOLDER/versions. FOLDER/rules.json is read for each request: a list of rules, of
-// which the first one counts whose `match` (a regular expression for the line of the log) fits and that has not been
-// used `times` times (none: always). A rule:
+// Listens at FOLDER/socket and forwards to the engine's unix socket, which FOLDER/engine names if there is an engine.
+// FOLDER/log gets a line "METHOD PATH" for each request as it comes, the path without its version, which goes to
+// FOLDER/versions. FOLDER/rules.json is read for each request: a list of rules, of which the first one counts whose
+// `match` (a regular expression for the line of the log) fits and that has not been used `times` times (none: always).
+// A rule:
 //
 //   id          tells rules apart, so that uses are counted across changes of the file
 //   run         a shell command that runs first; what it prints goes nowhere
@@ -23,8 +24,9 @@ const http = require('http');
 const net = require('net');
 const path = require('path');
 
-const [folder, engine] = process.argv.slice(2);
+const folder = process.argv[2];
 const file = (name) => path.join(folder, name);
+const engine = fs.readFileSync(file('engine'), 'utf8');
 const used = {};
 
 function ruleFor(request) {
@@ -169,6 +171,6 @@ server.on('upgrade', (request, socket, head) => {
 });
 
 server.keepAliveTimeout = 60000;
-server.listen(file('socket'), () => fs.writeFileSync(file('ready'), ''));
+server.listen(file('socket'), () => fs.writeFileSync(file('ready'), 'socket 0\n'));
 process.stdin.resume();
 process.stdin.on('end', () => process.exit(0));

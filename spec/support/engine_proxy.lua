@@ -1,7 +1,7 @@
 -- Starts engine_proxy.js, which stands between the library and an engine and disturbs what it is told to.
 
 local native = require "chamvi.sandbox.core"
-local sandbox = require "chamvi.sandbox"
+local node_server = require "spec.support.node_server"
 local scratch = require "spec.support.scratch"
 
 local engine_proxy = {}
@@ -20,15 +20,9 @@ function engine_proxy.start(engine)
     local folder = scratch.folder()
     local self = setmetatable({ folder = folder, host = "unix://" .. folder .. "/socket" }, Proxy)
     self:set({})
-    self.input = assert(io.popen(("exec node spec/support/engine_proxy.js %s %s 2>%s/errors"):format(folder,
-        engine and assert(engine.host:match("^unix://(.*)$")) or "", folder), "w"))
-    for _ = 1, 1000 do
-        if scratch.read(folder .. "/ready") then
-            return self
-        end
-        sandbox.sleep(20)
-    end
-    error("the proxy does not start: " .. tostring(scratch.read(folder .. "/errors")))
+    scratch.write(folder .. "/engine", engine and assert(engine.host:match("^unix://(.*)$")) or "")
+    self.server = node_server.start("spec/support/engine_proxy.js", folder)
+    return self
 end
 
 --- Has it disturb by these rules from now on, see engine_proxy.js, and forget the requests so far.
@@ -65,12 +59,9 @@ function Proxy:versions()
     return lines_of(self.folder .. "/versions")
 end
 
---- Ends it; what goes through it is cut. Raises what it has complained of.
+--- Ends it; what goes through it is cut.
 function Proxy:stop()
-    self.input:close()
-    local complaints = scratch.read(self.folder .. "/errors")
-    scratch.remove(self.folder)
-    assert(complaints == "", complaints)
+    self.server.stop()
 end
 
 return engine_proxy
