@@ -4,18 +4,17 @@
 local compat = require "chamvi.sandbox.compat"
 local errors = require "chamvi.sandbox.errors"
 local http = require "chamvi.sandbox.http"
+local limits = require "chamvi.sandbox.k8s.limits"
 local native = require "chamvi.sandbox.core"
 local task = require "chamvi.sandbox.task"
 
 local apis = {}
 
-local REQUEST_TIMEOUT_MS = 30000
 local ANSWER_MAX_BYTES = 16777216
 -- Between tries: doubled each time, or what the server asks for.
 local FIRST_PAUSE_MS = 200
 local PAUSE_MAX_MS = 5000
 local ASKED_PAUSE_MAX_MS = 10000
-local PAUSES_MAX_MS = 30000 -- all of one request's together
 local USER_AGENT = "chamvi-sandbox"
 
 ---@class chamvi.KubernetesApi
@@ -24,7 +23,7 @@ local Api = {}
 Api.__index = Api
 
 --- The API server of a configuration. Contacts nothing.
----@param config chamvi.KubeConfig|fun(): chamvi.KubeConfig|nil, chamvi.Error|nil a function is called when it is needed
+---@param config chamvi.KubeConfig|(fun(): chamvi.KubeConfig|nil, chamvi.Error|nil) a function is called when it must be
 ---@param namespace string
 ---@return chamvi.KubernetesApi
 function apis.new(config, namespace)
@@ -68,7 +67,7 @@ end
 
 -- 403 is an answer of two parties: of the authorizer, which knows verbs, and of admission, which knows quotas.
 local function is_about_permission(answer, words)
-    return words:find("cannot %S+ resource") ~= nil or words:find("cannot %S+ path") ~= nil or (answer.body or "") == ""
+    return words:find("cannot %S+ resource") ~= nil or (answer.body or "") == ""
 end
 
 --- The error of an answer.
@@ -168,7 +167,7 @@ function apis.patiently(signal, try, again)
         -- Many that were refused together must not come back together.
         local wait_ms = math.max(pause_ms, asked_pause(refusal or value)) * (0.75 + math.random() / 2)
         wait_ms = math.floor(wait_ms)
-        if spent_ms + wait_ms > PAUSES_MAX_MS then
+        if spent_ms + wait_ms > limits.PAUSES then
             return value, err, refusal
         end
         local slept, aborted = task.pause(wait_ms, signal)
@@ -207,7 +206,7 @@ function Api:request(method, path, given)
     local answer, err = apis.patiently(given.signal, function()
         return self:authorized(method, self:path(path), headers, given.signal, function(request)
             request.body, request.signal = body, given.signal
-            request.timeout_ms, request.max_bytes = REQUEST_TIMEOUT_MS, ANSWER_MAX_BYTES
+            request.timeout_ms, request.max_bytes = limits.REQUEST, ANSWER_MAX_BYTES
             return http.request(request)
         end)
     end, function(answer, err)

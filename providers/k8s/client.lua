@@ -14,7 +14,8 @@ local BEGINNINGS = 3 -- of a list that the server loses its place in
 ---@field read fun(self: chamvi.PodClient, name: string, signal?: chamvi.Signal): table|nil, chamvi.Error|nil
 ---@field delete fun(self: chamvi.PodClient, name: string, signal?: chamvi.Signal): true|nil, chamvi.Error|nil
 ---@field list fun(self: chamvi.PodClient, selector: string, signal?: chamvi.Signal): table[]|nil, chamvi.Error|nil
----@field exec fun(self: chamvi.PodClient, name: string, given: chamvi.PodExecOptions): { exit_code: integer }|nil, chamvi.Error|nil
+---@field exec fun(self: chamvi.PodClient, name: string, given: chamvi.PodExecOptions): chamvi.TransportResult|nil,
+---   chamvi.Error|nil
 local Client = {}
 Client.__index = Client
 
@@ -36,25 +37,35 @@ local function object_of(self, answer, act)
     return nil, self._api:failure(answer, act)
 end
 
+-- False, where a request for a pod was not carried out for sure.
+local function nothing_came(err, may_be)
+    if may_be or err and err.code ~= "engine_unreachable" then
+        return nil
+    end
+    return false
+end
+
 --- Creates a pod. It is created at most once, also where answers are lost on the way.
 ---@param pod table its body, with a name
 ---@param signal? chamvi.Signal
 ---@return table|nil pod as the server has it
 ---@return chamvi.Error? err SandboxError `forbidden`, `refused` (by a quota or by admission, or it is wrong),
 ---   `not_found` (the namespace), `conflict` (there is one of that name), `engine_failed`, `engine_unreachable`,
----   `transport_lost`, `timed_out`, `aborted`; after the last four it may be there
+---   `transport_lost`, `timed_out`, `aborted`
+---@return boolean? exists false: it certainly is not there
 function Client:create(pod, signal)
     local name = pod.metadata.name
     local act = { doing = "creating the pod " .. name, verb = "create", resource = "pods" }
     local answer, err, repeated = self._api:request("POST", "/pods", { json = pod, signal = signal })
     if not answer then
-        return nil, err
+        return nil, err, nothing_came(err, repeated)
     end
     if answer.status == 409 and repeated then
         return self:read(name, signal) -- the answer to an earlier try was lost
     end
     if answer.status ~= 201 then
-        return nil, self._api:failure(answer, act)
+        local is_refusal = answer.status == 429 or answer.status < 500
+        return nil, self._api:failure(answer, act), nothing_came(nil, repeated or not is_refusal)
     end
     return object_of(self, answer, act)
 end
@@ -82,6 +93,7 @@ end
 ---@param signal? chamvi.Signal
 ---@return true|nil
 ---@return chamvi.Error? err SandboxError as of `read`
+---@return boolean? found whether it was there
 function Client:delete(name, signal)
     local act = { doing = "deleting the pod " .. name, verb = "delete", resource = "pods" }
     local answer, err = self._api:request("DELETE", path_of(name) .. "?gracePeriodSeconds=0", { signal = signal })
@@ -89,7 +101,7 @@ function Client:delete(name, signal)
         return nil, err
     end
     if answer.status == 200 or answer.status == 202 or answer.status == 404 then
-        return true
+        return true, nil, answer.status ~= 404
     end
     return nil, self._api:failure(answer, act)
 end

@@ -4,15 +4,13 @@ local apis = require "chamvi.sandbox.k8s.api"
 local command = require "chamvi.sandbox.k8s.command"
 local errors = require "chamvi.sandbox.errors"
 local exec_stream = require "chamvi.sandbox.k8s.exec_stream"
+local limits = require "chamvi.sandbox.k8s.limits"
 local names = require "chamvi.sandbox.k8s.names"
 local task = require "chamvi.sandbox.task"
 local timer = require "chamvi.sandbox.timer"
 
-local OPEN_TIMEOUT_MS = 30000
--- After the status, how long the server may take to close: output may come behind it.
-local CLOSING_MS = 1000
--- What a runtime says on standard output instead of running a command that is not there (Kubernetes 1.20 on Docker, which
--- then reports 126), or in its status (containerd, CRI-O).
+-- What a runtime says on standard output instead of running a command that is not there (Kubernetes 1.20 on Docker,
+-- which then reports 126), or in its status (containerd, CRI-O).
 local NOT_THERE = { "executable file not found", "no such file or directory" }
 local WORDS_MAX_BYTES = 1024
 
@@ -35,7 +33,7 @@ local function open(api, name, query, signal)
     local path = api:path(("/pods/%s/exec?%s"):format(apis.escape(name), query))
     local stream, err, refusal = apis.patiently(signal, function()
         return api:authorized("GET", path, {}, signal, function(request)
-            request.timeout_ms, request.signal = OPEN_TIMEOUT_MS, signal
+            request.timeout_ms, request.signal = limits.OPEN, signal
             return exec_stream.open(request)
         end)
     end, is_refused_for_now)
@@ -77,7 +75,7 @@ local function read_all(stream, given)
         end
         give(stream, given[name], bytes)
         if not cancel and stream:outcome() then
-            cancel = timer(CLOSING_MS, function()
+            cancel = timer(limits.CLOSING, function()
                 stream:cut()
             end)
         end

@@ -7,7 +7,9 @@ local collect = require "chamvi.sandbox.k8s.collect"
 local compat = require "chamvi.sandbox.compat"
 local constants = require "chamvi.sandbox.constants"
 local create_remote_workspace = require "chamvi.sandbox.remote"
+local creation = require "chamvi.sandbox.creation"
 local kubeconfig = require "chamvi.sandbox.k8s.kubeconfig"
+local limits = require "chamvi.sandbox.k8s.limits"
 local names = require "chamvi.sandbox.k8s.names"
 local options = require "chamvi.sandbox.options"
 local overrides = require "chamvi.sandbox.k8s.overrides"
@@ -82,7 +84,7 @@ local PROVIDER_OPTIONS = {
     namespace = namespace_option,
     kube_config = kube_config_option,
     image = options.string,
-    env = options.env,
+    env = options.utf8_env,
     limits = options.limits,
     pod_labels = labels_option,
     image_pull_policy = options.choice({ "IfNotPresent", "Always" }),
@@ -145,13 +147,24 @@ end
 
 -- ---- The provider ------------------------------------------------------------------------------
 
+local function merged(...)
+    local result = {}
+    for index = 1, select("#", ...) do
+        for name, value in pairs(select(index, ...) or {}) do
+            result[name] = value
+        end
+    end
+    return result
+end
+
 -- Everything of a create that has a pod. Returns the workspace.
 local function fill(self, transport, given, info, id)
-    local pod, err = start(self.client, transport.name, {
+    local pod, err
+    pod, err, transport.created = start(self.client, transport.name, {
         id = id,
         run_id = given.run_id,
         image = given.image,
-        env = provider.environment(self.env, given.env),
+        env = merged(constants.SANDBOX_ENV, self.env, given.env),
         limits = given.limits,
         expires_at = info.expires_at,
         labels = self.pod_labels,
@@ -182,6 +195,7 @@ local function fill(self, transport, given, info, id)
     local prepared
     prepared, err = prepare_workspace(workspace, { repo = given.repo, ref = given.ref, signal = given.signal })
     if not prepared then
+        workspace:dispose() -- so that it reports nothing of its own; what that leaves is cleaned up
         return nil, err
     end
     info.commit = prepared.commit
@@ -208,7 +222,7 @@ local function create(self, given)
     local workspace
     workspace, err = fill(self, transport, given, info, id)
     if not workspace then
-        provider.clean_up(transport, "the pod " .. transport.name, self.on_error)
+        creation.clean_up(transport, "the pod " .. transport.name, limits.CLEAN_UP, self.on_error)
         return nil, err
     end
     self.on_event({ phase = "ready", message = "ready: " .. id })
@@ -241,7 +255,7 @@ function k8s.create_kubernetes_sandbox(given)
         pod_overrides = compat.deep_copy(settings.pod_overrides),
         now = clocks(settings.clock),
         on_error = on_error,
-        on_event = provider.event_teller(settings.on_event, on_error),
+        on_event = creation.event_teller(settings.on_event, on_error),
     }
 
     --- Makes a workspace: creates a pod, waits until it runs, checks the repository out in it. Whatever fails or is
@@ -256,10 +270,11 @@ function k8s.create_kubernetes_sandbox(given)
         if not asked then
             return nil, err
         end
+        options.check("create", { env = asked.env }, { env = options.utf8_env })
         asked.image = asked.image or self.image
         asked.limits = rules.resolve_limits(self.limits, asked.limits)
         local workspace
-        workspace, err = task.wait(task.start(create, self, asked))
+        workspace, err = creation.await(task.start(create, self, asked), asked.signal, limits.ABORT, on_error)
         if not workspace then
             return nil, provider.create_error(('in the namespace "%s"'):format(settings.namespace), err)
         end

@@ -56,8 +56,8 @@ local function watch(client, name, given, whole)
             unschedulable = nil
         end
         if whole.over() then
-            return nil, errors.sandbox("not_ready", ("the pod %s does not run after %d ms: %s"):format(
-                name, given.start_timeout_ms, why))
+            local message = ("the pod %s does not run after %d ms: %s"):format(name, given.start_timeout_ms, why)
+            return nil, errors.sandbox("not_ready", message)
         end
         if why ~= last then
             last = why
@@ -78,7 +78,8 @@ local function watch(client, name, given, whole)
         found, err = client:read(name, given.signal)
         if not found then
             if err.code == "not_found" then
-                err = errors.sandbox("not_ready", ("the pod %s was deleted before it ran"):format(name), { cause = err })
+                local message = ("the pod %s was deleted before it ran"):format(name)
+                err = errors.sandbox("not_ready", message, { cause = err })
             end
             break
         end
@@ -96,19 +97,20 @@ end
 ---@param name string
 ---@param given chamvi.StartOptions
 ---@return table|nil pod
----@return chamvi.Error? err the pod may be there
+---@return chamvi.Error? err
+---@return boolean? exists whether the pod is there; nil: nobody knows
 return function(client, name, given)
-    local created, err = client:create(pods.body(given))
+    local created, err, exists = client:create(pods.body(given))
     if not created then
-        return nil, err
+        return nil, err, exists
     end
     local whole
     whole, err = limit(given.start_timeout_ms)
     if not whole then
-        return nil, err
+        return nil, err, true
     end
     local pod
     pod, err = watch(client, name, given, whole)
     whole.cancel()
-    return pod, err
+    return pod, err, true
 end

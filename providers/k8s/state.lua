@@ -88,7 +88,8 @@ end
 -- Why the container runs no more.
 local function terminated_words(terminated)
     local code = at(terminated, "exitCode")
-    local ending = ("its container ended with exit code %s"):format(type(code) == "number" and ("%d"):format(code) or "?")
+    local number = type(code) == "number" and ("%d"):format(code) or "?"
+    local ending = "its container ended with exit code " .. number
     local why = words(terminated)
     return why and ("%s (%s)"):format(ending, why) or ending
 end

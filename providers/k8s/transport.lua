@@ -1,19 +1,15 @@
 -- One pod as a transport.
 
+local at_most = require "chamvi.sandbox.at_most"
 local errors = require "chamvi.sandbox.errors"
+local limits = require "chamvi.sandbox.k8s.limits"
 local names = require "chamvi.sandbox.k8s.names"
-local signals = require "chamvi.sandbox.signal"
 local state = require "chamvi.sandbox.k8s.state"
 local task = require "chamvi.sandbox.task"
-local timer = require "chamvi.sandbox.timer"
 
 local transports = {}
 
-local KILL_LIMIT_MS = 5000
--- After a command that something has killed, how long it may take until the API knows of the pod's end, and how often
--- to look.
-local EVIDENCE_MS = 4000
-local EVIDENCE_PAUSE_MS = 250
+local EVIDENCE_PAUSE_MS = 250 -- between looks
 
 -- Kills all processes of the pod in one step but for its first, which ends when its `sleep` does, and the pod with it.
 local KILL_ALL = { "sh", "-c", "kill -s KILL -- -1" }
@@ -32,6 +28,8 @@ function transports.new(client, id)
         client = client,
         name = names.pod(id),
         known = nil, -- the pod's identity, once it runs
+        created = nil, -- whether there is a pod; nil: nobody knows
+        removed = nil,
     }, Transport)
 end
 
@@ -79,26 +77,40 @@ local function is_own(exit_code)
     return exit_code == 0 or exit_code == 126 or exit_code == 127
 end
 
+-- What a client's exec says when nothing has run.
+local NOTHING_RAN = {
+    engine_failed = true,
+    engine_unreachable = true,
+    forbidden = true,
+    not_found = true,
+    refused = true,
+}
+
 -- What an exec gave, with the pod's own end where that ended it.
 local function explained(self, signal, result, err)
     if result and is_own(result.exit_code) or signal.aborted then
         return result, err
     end
-    local code, message = find_ending(self, signal, result and EVIDENCE_MS or 0)
+    local code, message = find_ending(self, signal, result and limits.EVIDENCE or 0)
     if not code then
         return result, err
     end
-    return nil, errors.sandbox(code, message, { cause = err })
+    local cause = errors.sandbox(code, message, { cause = err })
+    if err and NOTHING_RAN[err.code] then
+        return nil, errors.sandbox("gone", message, { cause = cause })
+    end
+    return nil, cause
 end
 
 --- Runs argv in the pod.
 ---@param argv string[]
----@param given chamvi.TransportExecOptions
+---@param given chamvi.TransportExec
 ---@return chamvi.TransportResult|nil
----@return chamvi.Error? err its code says how the pod ended, where that ended the command
+---@return chamvi.Error? err `gone`: nothing ran in this pod; else its code says how the pod ended, and the command with
+---   it
 function Transport:exec(argv, given)
-    local same = task.start(function()
-        return ending(self, given.signal)
+    local same = task.start(at_most, limits.IDENTITY, function(signal)
+        return ending(self, signal)
     end)
     local result, err = explained(self, given.signal, self.client:exec(self.name, {
         argv = argv,
@@ -107,34 +119,36 @@ function Transport:exec(argv, given)
         stderr = given.stderr,
         signal = given.signal,
     }))
-    local code, message, final = task.wait(same)
-    if result and code and final then
-        return nil, errors.sandbox(code, message)
+    if not result or given.signal.aborted then
+        return result, err
     end
-    return result, err
+    local _, code, message, final = task.wait(same)
+    if code and final then
+        return nil, errors.sandbox("gone", message)
+    end
+    return result
 end
 
 -- Ends all that runs in the pod. The deletion of its object alone would leave that to the node, some seconds later.
+-- However this ends, the deletion follows.
 local function kill_all(self)
-    local signal = signals.new()
-    local cancel = timer(KILL_LIMIT_MS, function()
-        signal:abort("it took too long")
+    at_most(limits.KILL, function(signal)
+        self.client:exec(self.name, { argv = KILL_ALL, stdout = NOWHERE, stderr = NOWHERE, signal = signal })
     end)
-    -- However this ends, the deletion follows.
-    self.client:exec(self.name, { argv = KILL_ALL, stdout = NOWHERE, stderr = NOWHERE, signal = signal })
-    if cancel then
-        cancel()
-    end
 end
 
 --- Kills what runs in the pod and deletes it; one that is not there is fine.
+---@param signal? chamvi.Signal
 ---@return true|nil
 ---@return chamvi.Error? err
-function Transport:remove()
-    if self.known then
+---@return boolean? found whether it was there
+function Transport:remove(signal)
+    if self.known and not self.removed then
         kill_all(self)
     end
-    return self.client:delete(self.name)
+    local removed, err, found = self.client:delete(self.name, signal)
+    self.removed = self.removed or removed
+    return removed, err, found
 end
 
 return transports
