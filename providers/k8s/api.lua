@@ -23,7 +23,7 @@ local Api = {}
 Api.__index = Api
 
 --- The API server of a configuration. Contacts nothing.
----@param config chamvi.KubeConfig|(fun(): chamvi.KubeConfig|nil, chamvi.Error|nil) a function is called when it must be
+---@param config chamvi.KubeConfig|fun(): chamvi.KubeConfig?, chamvi.Error? a function is called when need be
 ---@param namespace string
 ---@return chamvi.KubernetesApi
 function apis.new(config, namespace)
@@ -65,9 +65,13 @@ end
 ---@field verb string of the API: "create"
 ---@field resource string "pods"
 
--- 403 is an answer of two parties: of the authorizer, which knows verbs, and of admission, which knows quotas.
-local function is_about_permission(answer, words)
-    return words:find("cannot %S+ resource") ~= nil or (answer.body or "") == ""
+-- The permission that is missing by a 403: a verb and a resource. Nil when it is not about permissions: admission,
+-- which knows quotas, answers so too. Without words it is what the request takes.
+local function missing_permission(answer, words, act)
+    if (answer.body or "") == "" then
+        return act.verb, act.resource
+    end
+    return words:match('cannot (%S+) resource "([^"]+)"')
 end
 
 --- The error of an answer.
@@ -77,12 +81,13 @@ end
 function Api:failure(answer, act)
     local status, words = answer.status, words_of(answer)
     local code, advice = "engine_failed", ""
+    local verb, resource = missing_permission(answer, words, act)
     if status == 401 then
         code, advice = "forbidden", "; the credentials of the kubeconfig are not valid (any more)"
-    elseif status == 403 and is_about_permission(answer, words) then
+    elseif status == 403 and verb then
         code = "forbidden"
         advice = ('; it takes a Role in the namespace "%s" with the verb "%s" on "%s"'):format(
-            self.namespace, act.verb, act.resource)
+            self.namespace, verb, resource)
     elseif status == 400 or status == 403 or status == 422 then
         code = "refused"
     elseif status == 404 then

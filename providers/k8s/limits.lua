@@ -5,7 +5,7 @@ return {
     OPEN = 30000, -- from the request for an exec until its stream is open
     PAUSES = 30000, -- between the tries of one request, all together
     CLOSING = 1000, -- after an exec's status, until the server closes: output may come behind it
-    IDENTITY = 5000, -- of the look at the pod beside each exec
+    IDENTITY = 2000, -- of the look at the pod beside each exec
     EVIDENCE = 4000, -- after something has killed a command, until the API knows of the pod's end
     KILL = 5000, -- of the command that kills all others
     CLEAN_UP = 60000, -- of a create that failed, all tries together

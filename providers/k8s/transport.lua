@@ -102,6 +102,28 @@ local function explained(self, signal, result, err)
     return nil, cause
 end
 
+-- Looks whether it still is the pod that was made, while a command already runs. Nothing of its output gets through
+-- until that is known, or is not to be known. Returns a function that waits and gives an error if it is another one.
+local function watch_identity(self)
+    local look = task.start(at_most, limits.IDENTITY, function(signal)
+        return ending(self, signal)
+    end)
+    return function()
+        local ok, code, message, final = task.wait(look)
+        return ok and code and final and errors.sandbox("gone", message) or nil
+    end
+end
+
+local function gated(sink, wrong_pod)
+    return {
+        write = function(_, chunk)
+            if not wrong_pod() then
+                sink:write(chunk)
+            end
+        end,
+    }
+end
+
 --- Runs argv in the pod.
 ---@param argv string[]
 ---@param given chamvi.TransportExec
@@ -109,24 +131,19 @@ end
 ---@return chamvi.Error? err `gone`: nothing ran in this pod; else its code says how the pod ended, and the command with
 ---   it
 function Transport:exec(argv, given)
-    local same = task.start(at_most, limits.IDENTITY, function(signal)
-        return ending(self, signal)
-    end)
+    local wrong_pod = watch_identity(self)
     local result, err = explained(self, given.signal, self.client:exec(self.name, {
         argv = argv,
         stdin = given.stdin,
-        stdout = given.stdout,
-        stderr = given.stderr,
+        stdout = gated(given.stdout, wrong_pod),
+        stderr = gated(given.stderr, wrong_pod),
         signal = given.signal,
     }))
-    if not result or given.signal.aborted then
-        return result, err
+    local gone = result and not given.signal.aborted and wrong_pod()
+    if gone then
+        return nil, gone
     end
-    local _, code, message, final = task.wait(same)
-    if code and final then
-        return nil, errors.sandbox("gone", message)
-    end
-    return result
+    return result, err
 end
 
 -- Ends all that runs in the pod. The deletion of its object alone would leave that to the node, some seconds later.

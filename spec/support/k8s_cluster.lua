@@ -131,7 +131,7 @@ function Cluster:repository(folder)
                 {
                     name = k8s.CONTAINER_NAME,
                     lifecycle = {
-                        postStart = { exec = { command = { "sh", "-c", ("printf %%s %s | %s"):format(bundle, make) } } },
+                        postStart = { exec = { command = { "sh", "-c", "printf %s " .. bundle .. " | " .. make } } },
                     },
                 },
             },

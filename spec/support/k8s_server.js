@@ -8,9 +8,11 @@
 //   {tokens: [...]}             the bearer tokens that are accepted
 //   {protocols: [...]}          of exec, the best first
 //   {statuses: {image: status}} pods of these images never run, and have this status
+//   {page: n}                   lists have no more than so many pods at once
 //   {rules: [...]}              faults, see below; they replace those before
 //   {pod: name, merge: {...}}   changes a pod's object
 //   {kill: name}                ends a pod's container as the kernel would
+//   {run: name}                 runs a pod that did not, for its image
 //   {outage: ms}                cuts all connections, and refuses new ones for so long
 //   {forget: true}              forgets what was counted
 //
@@ -148,10 +150,15 @@ function create(object) {
   if (status) {
     object.status = status;
   } else {
-    pod.container = new Container(object, path.join(folder, name), (code) => ended(pod, code));
-    watchStart(pod);
+    run(pod);
   }
   return [201, object];
+}
+
+function run(pod) {
+  const place = path.join(folder, pod.object.metadata.name);
+  pod.container = new Container(pod.object, place, (code) => ended(pod, code));
+  watchStart(pod);
 }
 
 function remove(name) {
@@ -178,12 +185,14 @@ function list(query) {
 
 function carryOut(method, url, body) {
   const rest = url.pathname.startsWith(NAMESPACE + '/pods') ? url.pathname.slice(NAMESPACE.length) : null;
-  const name = rest && decodeURIComponent(rest.split('/')[2] || '');
+  const name = decodeURIComponent((rest || '').split('/')[2] || '');
+  const act = method + (name ? ' one' : '');
   if (rest === null || rest.split('/').length > 3) {
+    const verb = { POST: 'create', GET: 'list', 'GET one': 'get', 'DELETE one': 'delete' }[act];
     return [403, failure(403, 'Forbidden',
-      `pods is forbidden: User "spec" cannot ${method.toLowerCase()} resource "pods" in API group "" at ${url.pathname}`)];
+      `pods is forbidden: User "spec" cannot ${verb} resource "pods" in API group "" in the namespace "elsewhere"`)];
   }
-  switch (method + (name ? ' one' : '')) {
+  switch (act) {
     case 'POST': return create(JSON.parse(body));
     case 'GET': return list(url.searchParams);
     case 'GET one': return pods.has(name) ? [200, pods.get(name).object] : missing(name);
@@ -246,7 +255,12 @@ function control(request, response, body) {
     return;
   }
   const order = JSON.parse(body);
-  for (const name of ['tokens', 'protocols', 'statuses', 'rules', 'page']) {
+  for (const name of ['tokens', 'protocols', 'rules']) {
+    if (order[name] !== undefined) {
+      settings[name] = Object.values(order[name]); // an empty table of Lua is an object
+    }
+  }
+  for (const name of ['statuses', 'page']) {
     if (order[name] !== undefined) {
       settings[name] = order[name];
     }
@@ -257,6 +271,9 @@ function control(request, response, body) {
   }
   if (order.kill) {
     pods.get(order.kill).container.kill();
+  }
+  if (order.run) {
+    run(pods.get(order.run));
   }
   if (order.forget) {
     requests = [];
