@@ -170,9 +170,8 @@ end
 --- `sh` and GNU `head`.
 ---@param name string of the pod
 ---@param given chamvi.PodExecOptions
----@return { exit_code: integer }|nil
----@return chamvi.Error? err SandboxError `start_failed` (the server says why), `transport_lost` (the outcome is
----   unknown), and those of `read`
+---@return chamvi.TransportResult|nil
+---@return chamvi.Error? err SandboxError `transport_lost` (the outcome is unknown), and those of `read`
 function Client:exec(name, given)
     return exec(self._api, name, given)
 end
