@@ -5,9 +5,6 @@ local docker_target = require "spec.support.docker_target"
 
 local busted = { describe = describe, it = it, after_each = after_each, teardown = teardown, pending = pending }
 
--- What TLS changes is below Lua: with one of the two it has been seen.
-local services = jit and { "docker", "podman" } or { "docker", "docker-tls", "podman" }
-
-docker_target.each(busted, services, "workspaces", function(target)
+docker_target.each(busted, { "docker", "docker-tls", "podman" }, "workspaces", function(target)
     conformance(busted, target)
 end)

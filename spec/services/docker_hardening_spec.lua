@@ -54,6 +54,11 @@ docker_target.each(busted, { "docker", "podman" }, "containers", function(target
             assert.equal(0, #(type(host.PortBindings) == "table" and host.PortBindings or {}))
             assert.matches("^rw,exec,nosuid,nodev,mode=1777,size=536870912", host.Tmpfs["/tmp"])
 
+            if target.name == "docker" then -- Podman does not tell
+                assert.same({ "NONE" }, config.Healthcheck.Test)
+                assert.is_true(#host.MaskedPaths > 0 and #host.ReadonlyPaths > 0)
+            end
+
             assert.equal(1, #inspected.Mounts)
             local mount = inspected.Mounts[1]
             assert.same({ "volume", "/workspace", true }, { mount.Type, mount.Destination, mount.RW })
@@ -155,7 +160,7 @@ docker_target.each(busted, { "docker", "podman" }, "containers", function(target
                         assert.equal("fine\n", run(victim, "for i in 1 2 3 4 5; do sh -c :; done; echo fine"))
                     end
                     assert.is_true(most <= 60, most)
-                    assert.is_true(most > 30, most)
+                    assert.is_true(most > 10, most) -- how soon they are many is the machine's
                     bomb:join() -- however that ends
                 end)
             end, { limits = { pids = 60 } })

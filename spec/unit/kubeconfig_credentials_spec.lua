@@ -7,6 +7,7 @@ local k8s = require "chamvi.sandbox.k8s"
 local kubeconfigs = require "spec.support.kubeconfigs"
 local node_server = require "spec.support.node_server"
 local rfc3339 = require "chamvi.sandbox.k8s.rfc3339"
+local programs = require "spec.support.programs"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 
@@ -230,10 +231,8 @@ echo "{\"apiVersion\": \"%s\", \"kind\": \"ExecCredential\", \"status\": {\"toke
 local config = require("chamvi.sandbox.k8s").load_kube_config({ path = %q })
 print(config:request_options().headers.Authorization)
 ]]):format(path))
-            local interpreter = arg and arg[-1] or (jit and "luajit" or "lua5.4")
-            interpreter = interpreter:find("lua", 1, true) and interpreter or (jit and "luajit" or "lua5.4")
             assert.equal("Bearer cloud\n",
-                scratch.shell(("CLOUD_VARIABLE=cloud %s %s"):format(interpreter, program)))
+                scratch.shell(("CLOUD_VARIABLE=cloud %s %s"):format(programs.LUA, program)))
         end)
 
         it("are found on PATH, or not, with the hint", function()

@@ -157,8 +157,12 @@ return function(kit)
 
     proves("timeout", nil, function()
         kit.with(function(workspace)
-            -- The whole group gets the signal: the shell, and what it waits for.
-            local script = "trap 'echo caught; exit 7' TERM; echo begun; sleep 1000 & echo $! > pid; wait"
+            -- The whole group gets the signal: the shell, and what it waits for. GNU `timeout` sends its own child one
+            -- more.
+            local script = [[
+                trap 'trap "" TERM; echo caught; exit 7' TERM
+                echo begun; sleep 1000 & echo $! > pid; wait
+            ]]
             local result = assert(workspace:exec(sh(script), { timeout_ms = 700 }))
             assert.equal("timed_out", result.status)
             assert.equal(124, result.exit_code)
