@@ -23,7 +23,7 @@ local Api = {}
 Api.__index = Api
 
 --- The API server of a configuration. Contacts nothing.
----@param config chamvi.KubeConfig|fun(): chamvi.KubeConfig?, chamvi.Error? a function is called when need be
+---@param config chamvi.KubeConfig|fun(): chamvi.KubeConfig?, chamvi.Error? a function is called once it must
 ---@param namespace string
 ---@return chamvi.KubernetesApi
 function apis.new(config, namespace)
@@ -54,7 +54,8 @@ end
 -- What the server says in the body of a failure, or whatever a body is, in one line.
 local function words_of(answer)
     local decoded = native.json_decode(answer.body or "")
-    local words = type(decoded) == "table" and type(decoded.message) == "string" and decoded.message or answer.body or ""
+    local words = type(decoded) == "table" and decoded.message
+    words = type(words) == "string" and words or answer.body or ""
     words = words:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")
     return words == "" and "it said nothing" or compat.cut(words, 512)
 end

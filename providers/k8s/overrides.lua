@@ -60,6 +60,9 @@ end
 local function look_at_containers(containers)
     for index, container in ipairs(containers or {}) do
         local path = ("spec.containers[%d]"):format(index)
+        if type(container) == "table" and type(container.name) ~= "string" then
+            return ('has a wrong field "%s": it must have a name'):format(path)
+        end
         local own = type(container) ~= "table" or container.name == names.CONTAINER
         local wrong = look(path, container, own and CONTAINER or {})
         if wrong then

@@ -64,9 +64,9 @@ end
 local function find_ending(self, signal, limit_ms)
     local spent_ms = 0
     while true do
-        local code, message, _, err = ending(self, signal)
+        local code, message, final, err = ending(self, signal)
         if code or err or spent_ms >= limit_ms or not task.pause(EVIDENCE_PAUSE_MS, signal) then
-            return code, message
+            return code, message, final
         end
         spent_ms = spent_ms + EVIDENCE_PAUSE_MS
     end
@@ -91,12 +91,12 @@ local function explained(self, signal, result, err)
     if result and is_own(result.exit_code) or signal.aborted then
         return result, err
     end
-    local code, message = find_ending(self, signal, result and limits.EVIDENCE or 0)
+    local code, message, final = find_ending(self, signal, result and limits.EVIDENCE or 0)
     if not code then
         return result, err
     end
     local cause = errors.sandbox(code, message, { cause = err })
-    if err and NOTHING_RAN[err.code] then
+    if final and err and NOTHING_RAN[err.code] then
         return nil, errors.sandbox("gone", message, { cause = cause })
     end
     return nil, cause

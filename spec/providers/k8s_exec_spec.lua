@@ -302,6 +302,8 @@ for _, version in ipairs({ "v5", "v4" }) do
             fault({ output_bytes = 0 })
             local err = is_lost(workspace:exec({ "echo", "x" }))
             assert.equal("node_lost", err.cause.code)
+            server:order({ rules = { { method = "EXEC", times = 1, status = 500, body = "error dialing backend" } } })
+            is_lost(workspace:exec({ "true" }))
             works()
         end)
     end)

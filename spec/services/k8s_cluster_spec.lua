@@ -72,11 +72,12 @@ describe("workspaces on a real cluster", function()
             for _, pod in ipairs(cluster:pods()) do
                 found = pod.metadata.name == cluster:pod(workspace) and pod or found
             end
-            assert.equal(("%.0f"):format(workspace.info.expires_at), found.metadata.annotations[constants.EXPIRES_AT_KEY])
-            assert.equal("a run/1", found.metadata.annotations[constants.RUN_LABEL])
-            assert.matches("^%x+$", found.metadata.labels[constants.RUN_LABEL])
-            assert.equal("blue", found.metadata.labels.team)
-            assert.equal("x", found.metadata.annotations.note)
+            local labels, annotations = found.metadata.labels, found.metadata.annotations
+            assert.equal(("%.0f"):format(workspace.info.expires_at), annotations[constants.EXPIRES_AT_KEY])
+            assert.equal("a run/1", annotations[constants.RUN_LABEL])
+            assert.matches("^%x+$", labels[constants.RUN_LABEL])
+            assert.equal("blue", labels.team)
+            assert.equal("x", annotations.note)
         end, { pod_labels = { team = "blue" }, pod_overrides = { metadata = { annotations = { note = "x" } } } },
             { run_id = "a run/1" })
     end)
@@ -153,9 +154,14 @@ describe("workspaces on a real cluster", function()
     it("tell a command that their pod ran out of memory", function()
         with(function(workspace)
             -- The first process is the one to be killed.
-            local err = ended_by(workspace, "for pid in 1 $(cat /proc/1/task/1/children); do "
-                .. "echo 1000 >/proc/$pid/oom_score_adj; done; head -c 500m /dev/zero | tail -c 400m >/dev/null; sleep 1000",
-                function() end)
+            local script = [[
+                for pid in 1 $(cat /proc/1/task/1/children); do
+                    echo 1000 >/proc/$pid/oom_score_adj
+                done
+                head -c 500m /dev/zero | tail -c 400m >/dev/null
+                sleep 1000
+            ]]
+            local err = ended_by(workspace, script, function() end)
             assert.equal("oom_killed", err.cause.code)
         end, { limits = { memory = "64Mi" } })
     end)
@@ -163,7 +169,7 @@ describe("workspaces on a real cluster", function()
     it("tell a command that is killed for want of memory alone", function()
         with(function(workspace)
             local result = assert(workspace:exec(sh("head -c 500m /dev/zero | tail -c 400m")))
-            assert.is_true(result.status == "oom_killed" or result.exit_code == 137 or result.exit_code == 1, result.status)
+            assert.is_true(result.status == "oom_killed" or result.exit_code == 1, result.status) -- or of tail alone
             assert.equal("ok\n", run(workspace, "echo ok"))
         end, { limits = { memory = "64Mi" } })
     end)

@@ -167,6 +167,7 @@ describe("overrides", function()
             [{ spec = 7 }] = "must be a table, got a number",
             [{ metadata = { labels = "x" } }] = "must be a table, got a string",
             [{ spec = { containers = { "x" } } }] = "must be a table, got a string",
+            [{ spec = { containers = { { image = "x" } } } }] = "must have a name",
         }
         for overrides, words in pairs(wrong) do
             local ok, err = pcall(k8s.create_kubernetes_sandbox, { namespace = "x", pod_overrides = overrides })
