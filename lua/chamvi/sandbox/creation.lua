@@ -41,7 +41,7 @@ function creation.clean_up(transport, what, limit_ms, on_error)
     if transport.created == false then
         return
     end
-    local last = { err = errors.sandbox("timed_out", "nobody answers") }
+    local last = { err = errors.sandbox("timed_out", "the server does not answer") }
     at_most(limit_ms, function(signal)
         try_to_remove(transport, signal, last)
     end)
