@@ -109,7 +109,7 @@ for _, service in ipairs({ "docker", "docker-tls", "podman" }) do
             local succeeded, stdout, stderr = engine:try("run", "--rm", engine.image, "timeout", "20",
                 "git", "ls-remote", ("git://%s:19418/repository"):format(gateway), "main")
             -- The next engine's wants the same port.
-            scratch.shell(("p=$(cat %s/pid); kill $p; while kill -0 $p 2>/dev/null; do sleep 0.05; done"):format(folder))
+            scratch.shell(("p=$(cat %s/pid); kill $p; while kill -0 $p 2>/dev/null; do sleep 0.1; done"):format(folder))
             scratch.remove(folder)
             assert.is_true(succeeded, stderr)
             assert.equal(repository.main .. "\trefs/heads/main\n", stdout)

@@ -1,5 +1,5 @@
--- A helper for busted: keeps in a file, CHAMVI_SPEC_PROGRESS, what runs now and how long the slowest specs have taken, so
--- that a run which is cut off can say where it stood.
+-- A helper for busted: keeps in a file, CHAMVI_SPEC_PROGRESS, what runs now and how long the slowest specs have taken,
+-- so that a run which is cut off can say where it stood.
 
 local busted = require "busted"
 
