@@ -11,6 +11,7 @@ local loop = {}
 local core -- made at the first use, so that loading the library before a fork is fine
 local handlers = {} -- by id, until its last completion
 local expected = 0 -- how many handlers there are
+local begun = function() end -- called when there is one more
 
 -- What more follows under the same id: the output of an exec; the news of a request or a stream.
 local NOT_LAST = { output = true, head = true, open = true, chunk = true, drained = true, eof = true }
@@ -39,6 +40,19 @@ end
 function loop.expect(id, handler)
     handlers[id] = handler
     expected = expected + 1
+    begun()
+end
+
+--- Has `fn()` called whenever an operation has begun. It must neither wait nor yield.
+---@param fn fun()
+function loop.on_begin(fn)
+    begun = fn
+end
+
+--- Whether no operation is under way.
+---@return boolean
+function loop.idle()
+    return expected == 0
 end
 
 local function deliver(id, what, ...)

@@ -26,13 +26,15 @@ function Future:subscribe(wake) end
 ---@field sleep fun(ms: integer): true?, chamvi.Error?
 ---@field async fun(fn: function, done: function)
 ---@field loop fun(): chamvi.Loop
+---@field serve? fun() called when an operation begins, maybe with nobody waiting for it: from here on the host's own
+---   loop has to run the core until `idle` of chamvi.sandbox.loop says that nothing is under way. Must not wait
 
 --- Picks the host. To be called before anything waits or spawns: tasks stay with the host that they began in.
 ---@param adapter string|chamvi.HostAdapter|nil the name of a host ("script"), or an adapter; nil: the host is detected
 ---   again. Anything else raises an InvalidAgentDefinitionError
 function host.use(adapter) end
 
---- The adapter in use.
+--- The adapter in use: the one that was picked, else that of the host which runs the caller.
 ---@return chamvi.HostAdapter
 function host.current() end
 

@@ -1,6 +1,7 @@
 -- Which host the library runs in.
 
 local errors = require "chamvi.sandbox.errors"
+local loop = require "chamvi.sandbox.loop"
 
 local host = {}
 
@@ -16,10 +17,16 @@ local host = {}
 ---@field sleep fun(ms: integer): true?, chamvi.Error?
 ---@field async fun(fn: function, done: function)
 ---@field loop fun(): chamvi.Loop
+---@field serve? fun() called when an operation begins, maybe with nobody waiting for it: from here on the host's own
+---   loop has to run the core until `idle` of chamvi.sandbox.loop says that nothing is under way. Must not wait
 
 local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop" }
 
 local NAMES = { "script" } -- the adapters of the library: chamvi.sandbox.host.<name>
+
+-- Hosts that are detected, in this order: the name, and whether the program has that host's module at all. Only then
+-- is the adapter loaded, and its `running()` tells whether the caller is in that host now.
+local DETECTED = {}
 
 local chosen -- by `use`
 
@@ -56,10 +63,28 @@ function host.use(adapter)
     chosen = adapter
 end
 
---- The adapter in use.
+--- The adapter in use: the one that was picked, else that of the host which runs the caller.
 ---@return chamvi.HostAdapter
 function host.current()
-    return chosen or require "chamvi.sandbox.host.script"
+    if chosen then
+        return chosen
+    end
+    for _, candidate in ipairs(DETECTED) do
+        if candidate.is_there() then
+            local adapter = require("chamvi.sandbox.host." .. candidate.name)
+            if adapter.running() then
+                return adapter
+            end
+        end
+    end
+    return require "chamvi.sandbox.host.script"
 end
+
+loop.on_begin(function()
+    local adapter = host.current()
+    if adapter.serve then
+        adapter.serve()
+    end
+end)
 
 return host
