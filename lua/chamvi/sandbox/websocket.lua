@@ -110,7 +110,7 @@ function Socket:write(message)
     self._messages, self._settled = self._messages + 1, false
     local sent = task.future()
     self:_put(bytes, sent)
-    return task.wait(sent)
+    return task.wait_for_room(self, sent, #bytes)
 end
 
 -- ---- reading ------------------------------------------------------------------------------------------------
