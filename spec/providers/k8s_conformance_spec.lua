@@ -2,7 +2,7 @@ local conformance = require "spec.support.conformance"
 local k8s_server = require "spec.support.k8s_server"
 local targets = require "spec.support.k8s_server_target"
 
-for _, version in ipairs({ "v5" }) do
+for _, version in ipairs({ "v5", "v4" }) do
     describe("pods of a server that speaks " .. version, function()
         local missing = k8s_server.missing()
         if missing then

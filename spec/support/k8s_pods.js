@@ -40,6 +40,16 @@ function prefix(pod) {
     '-C', '/workspace', ...env];
 }
 
+function kill(pid) {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if (error.code !== 'ESRCH') { // it has ended by itself
+      throw error;
+    }
+  }
+}
+
 class Container {
   // `ended(code)` is called once.
   constructor(pod, folder, ended) {
@@ -63,10 +73,14 @@ class Container {
     return !this.over && fs.existsSync(path.join(this.folder, 'ready'));
   }
 
-  // The first process, by this machine's number.
+  // The first process, by this machine's number; empty once there is none.
   first() {
     const pid = this.process.pid;
-    return fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
+    try {
+      return fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
+    } catch {
+      return '';
+    }
   }
 
   // A program in the container.
@@ -79,7 +93,7 @@ class Container {
   kill() {
     const first = this.running() && Number(this.first());
     if (first) { // else it has ended, and its parent is about to
-      process.kill(first, 'SIGKILL');
+      kill(first);
     } else if (!this.over) {
       this.process.kill('SIGKILL');
     }
