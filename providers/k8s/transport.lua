@@ -60,16 +60,23 @@ function Transport:alive(signal)
     return code == nil or not final
 end
 
--- Looks for the end of the pod for at most `limit_ms`.
-local function find_ending(self, signal, limit_ms)
-    local spent_ms = 0
-    while true do
-        local code, message, final, err = ending(self, signal)
-        if code or err or spent_ms >= limit_ms or not task.pause(EVIDENCE_PAUSE_MS, signal) then
-            return code, message, final
-        end
-        spent_ms = spent_ms + EVIDENCE_PAUSE_MS
+-- Looks for the end of the pod for at most limits.EVIDENCE, whatever the server does: once, or until there is one.
+local function find_ending(self, outer, is_awaited)
+    local ok, code, message, final = at_most(limits.EVIDENCE, function(signal)
+        local forget = outer:on_abort(function()
+            signal:abort()
+        end)
+        local found, words, is_final, err
+        repeat
+            found, words, is_final, err = ending(self, signal)
+        until found or err or not is_awaited or not task.pause(EVIDENCE_PAUSE_MS, signal)
+        forget()
+        return found, words, is_final
+    end)
+    if ok == false then
+        error(code, 0)
     end
+    return code, message, final
 end
 
 -- The exit codes that the wrapper around a command has by itself: it was reported, or there is no shell.
@@ -91,7 +98,7 @@ local function explained(self, signal, result, err)
     if result and is_own(result.exit_code) or signal.aborted then
         return result, err
     end
-    local code, message, final = find_ending(self, signal, result and limits.EVIDENCE or 0)
+    local code, message, final = find_ending(self, signal, result ~= nil)
     if not code then
         return result, err
     end

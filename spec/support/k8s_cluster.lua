@@ -4,6 +4,7 @@ local compat = require "chamvi.sandbox.compat"
 local constants = require "chamvi.sandbox.constants"
 local k8s = require "chamvi.sandbox.k8s"
 local native = require "chamvi.sandbox.core"
+local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 
 local k8s_cluster = {}
@@ -16,6 +17,7 @@ local CALL_MAX_S = 60
 ---@field namespace string of that kubeconfig
 ---@field image string Debian with git and a user 1000
 ---@field admin? string path of a kubeconfig with all permissions, on a cluster that was started for specs
+---@field api_pid_file? string path of the API server's process id
 ---@field here boolean its processes are this machine's
 local Cluster = {}
 Cluster.__index = Cluster
@@ -35,6 +37,7 @@ function k8s_cluster.find()
         namespace = config.namespace,
         image = image,
         admin = os.getenv("CHAMVI_TEST_KUBECONFIG_ADMIN"),
+        api_pid_file = os.getenv("CHAMVI_TEST_K8S_API_PID_FILE"),
         here = config.server:find("^https?://127%.") ~= nil,
         known = {},
     }, Cluster)
@@ -63,6 +66,25 @@ end
 --- The same with all permissions.
 function Cluster:call_as_admin(...)
     return call(assert(self.admin, "the cluster was not started for specs"), self.namespace, { ... })
+end
+
+--- Kills the API server. Returns a function that starts it again as it was and waits until it is ready.
+---@return fun()
+function Cluster:stop_api()
+    local file = scratch.quote(assert(self.api_pid_file, "the cluster was not started for specs"))
+    local command = scratch.shell(("tr '\\0' ' ' <\"/proc/$(cat %s)/cmdline\""):format(file))
+    assert(command:find("kube%-apiserver "), "this is not the API server: " .. command)
+    scratch.shell(("kill -KILL \"$(cat %s)\""):format(file))
+    return function()
+        scratch.shell(("setsid %s >/dev/null 2>&1 </dev/null & echo $! >%s"):format(command, file))
+        for _ = 1, 300 do
+            if pcall(self.call_as_admin, self, "get", "--raw", "/readyz") then
+                return
+            end
+            assert(sandbox.sleep(100))
+        end
+        error("the API server is not ready again")
+    end
 end
 
 --- The pods of workspaces, as kubectl sees them.
