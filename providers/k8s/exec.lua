@@ -33,7 +33,7 @@ local function open(api, name, query, signal)
     local path = api:path(("/pods/%s/exec?%s"):format(apis.escape(name), query))
     local stream, err, refusal = apis.patiently(signal, function()
         return api:authorized("GET", path, {}, signal, function(request)
-            request.timeout_ms, request.signal = limits.OPEN, signal
+            request.timeout_ms, request.signal, request.ping_ms = limits.OPEN, signal, limits.PING
             return exec_stream.open(request)
         end)
     end, is_refused_for_now)

@@ -172,6 +172,30 @@ for _, version in ipairs({ "v5", "v4" }) do
             works()
         end)
 
+        it("is silent for long behind such a proxy when pings come more often", function()
+            limits.PING = 100
+            fault({ idle_ms = 1000 })
+            local result = assert(workspace:exec(sh("sleep 3; echo done")))
+            assert.equal("done\n", result.stdout)
+        end)
+
+        it("ends within its bound in a storm of refusals, and has not run", function()
+            limits.PAUSES = 500
+            server:order({ rules = { { method = "EXEC", status = 429, headers = { ["Retry-After"] = "1" } } } })
+            local result, err = workspace:exec({ "touch", "ran" })
+            assert.is_nil(result)
+            assert.equal("transport_lost", err.code, tostring(err))
+            assert.is_truthy(err.message:find("429", 1, true), err.message)
+            server:order({ rules = {} })
+            assert.equal("file_not_found", select(2, workspace:read_file("ran")).code)
+            server:order({ rules = { { method = "DELETE", status = 429 } } })
+            local disposed
+            disposed, err = workspace:dispose()
+            assert.is_nil(disposed)
+            assert.is_truthy(err.message:find("429", 1, true), err.message)
+            server:order({ rules = {} })
+        end)
+
         it("is not run when the server speaks none of the protocols, or no WebSocket", function()
             server:order({ protocols = { "channel.k8s.io" } })
             local result, err = workspace:exec({ "touch", "ran" })
