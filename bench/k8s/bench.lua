@@ -1,7 +1,7 @@
 -- Kubernetes workspaces beside @kubernetes/client-node and kubectl, in interleaved rounds. Each ratio is the median of
 -- the rounds' ratios, so that what slows the machine for a while slows both sides.
 --
---   bench.lua ROUNDS
+--   bench.lua ROUNDS [FILE for the report as Markdown]
 
 local k8s = require "chamvi.sandbox.k8s"
 local native = require "chamvi.sandbox.core"
@@ -101,13 +101,17 @@ end
 
 -- ---- The rounds --------------------------------------------------------------------------------
 
-local times = {} -- [measure][participant] = a list of rounds' medians
+local times = {} -- [measure][participant] = { medians of the rounds, all samples }
 
 local function note(measure, who, list)
     if list then
         times[measure] = times[measure] or {}
-        times[measure][who] = times[measure][who] or {}
-        table.insert(times[measure][who], stats.median(list))
+        local kept = times[measure][who] or { medians = {}, all = {} }
+        times[measure][who] = kept
+        table.insert(kept.medians, stats.median(list))
+        for _, took in ipairs(list) do
+            table.insert(kept.all, took)
+        end
     end
 end
 
@@ -145,26 +149,50 @@ local function ratio(ours, theirs)
     return ("%.2fx"):format(stats.median(ratios))
 end
 
+local function whole(ms)
+    return ("%.0f"):format(ms)
+end
+
 local function report()
     local rows = {}
     for _, measure in ipairs { "acquire", "dispose", "exec" } do
         local by_who = times[measure]
         for _, who in ipairs(PARTICIPANTS) do
-            local list = by_who[who]
-            if list then
-                table.insert(rows, { measure, who, ("%.0f"):format(stats.median(list)),
-                    ("%.0f"):format(stats.quantile(list, 0.99)), who == "chamvi" and "" or ratio(by_who.chamvi, list) })
+            local kept = by_who[who]
+            if kept then
+                table.insert(rows, { measure, who, ("%d"):format(#kept.all), whole(stats.median(kept.all)),
+                    whole(stats.quantile(kept.all, 0.99)),
+                    who == "chamvi" and "" or ratio(by_who.chamvi.medians, kept.medians) })
             end
         end
     end
-    print(tables.text {
+    return {
         title = "Kubernetes workspaces",
-        note = ("%d rounds; an acquire of client-node is a pod that runs, one of chamvi also a git repository in it")
-            :format(ROUNDS),
-        header = { "measure", "by", "p50 ms", "p99 ms", "chamvi takes" },
+        note = ROUNDS .. " rounds. An acquire of client-node is a pod that runs, one of chamvi also a git repository in it.",
+        header = { "measure", "by", "samples", "p50 ms", "p99 ms", "chamvi takes" },
         rows = rows,
-    })
+    }
+end
+
+local function write(file, measured)
+    local out = assert(io.open(file, "w"))
+    assert(out:write(([[
+# Benchmarks of Kubernetes workspaces
+
+Pods as workspaces beside `@kubernetes/client-node` and kubectl, on one cluster with one node. Written by
+`bench/k8s/run --docs`; `bench/README.md` says what is measured. What counts is the ratio: the median over the rounds of
+one run, in each of which both sides took part.
+
+- date: %s
+- system: %s
+
+]]):format(os.date("!%Y-%m-%d"), os.getenv "CHAMVI_BENCH_SYSTEM"), tables.markdown(measured), "\n"))
+    assert(out:close())
 end
 
 sandbox.run(rounds)
-report()
+local measured = report()
+print(tables.text(measured))
+if arg[2] and arg[2] ~= "" then
+    write(arg[2], measured)
+end
