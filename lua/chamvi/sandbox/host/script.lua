@@ -145,6 +145,12 @@ function script.wait(future)
     end
 end
 
+--- Whether tasks of plain Lua are being run, so that what is spawned now is theirs.
+---@return boolean
+function script.is_running()
+    return active ~= nil
+end
+
 function script.can_wait()
     return not current() or coroutine.isyieldable()
 end
