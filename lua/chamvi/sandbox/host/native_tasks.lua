@@ -16,9 +16,9 @@ local native_tasks = {}
 ---@field running fun(): boolean whether the caller is in that host
 ---@field current fun(): any the host's task that is running, as the same key each time; nil where none is, and where
 ---   it can't yield
----@field start fun(body: fun()) starts a task of the host that runs `body`, which never raises. Better when the others had
----   their turn than at once; never before it returns when `current` of chamvi.sandbox.callback tells of a callback,
----   in which nothing may wait. Raises where no task can be started
+---@field start fun(body: fun()) starts a task of the host that runs `body`, which never raises. Better when the
+---   others had their turn than at once; never before it returns while `current` of chamvi.sandbox.callback tells of a
+---   callback, in which nothing may wait. Raises where no task can be started
 ---@field park fun(turn: chamvi.Future) called in a task when `turn.done` is false: yields until it is true; `wake` of
 ---   `turn:subscribe(wake)` may be called from anywhere
 ---@field serve fun() see chamvi.HostAdapter; the host's loop calls `native_tasks.pump`
@@ -53,10 +53,6 @@ function native_tasks.adapter(host)
 
     -- The tasks that were started here, by the host's key; one inside `run` is that run's.
     local tasks = setmetatable({}, { __mode = "k" })
-
-    ---@class chamvi.Task
-    local Task = {}
-    Task.__index = Task
 
     -- Parks the running task until the future is done. `on` has the tasks that it waits for, if any, as values.
     local function park(key, future, on)
@@ -119,38 +115,32 @@ function native_tasks.adapter(host)
         return task and task.scope or scopes.ambient
     end
 
+    -- For `join`.
+    local function await(task)
+        local key = host.current()
+        local caller = key and tasks[key]
+        if caller and scopes.depends_on(task, caller) then
+            error("task:join: deadlock: the task waits for the one that would join it", 3)
+        end
+        if key then
+            park(key, task.ended, { task })
+        elseif not (host.drive and host.drive(task.ended)) then
+            error("task:join: deadlock: the host can't run the task while code that is no task of it waits", 3)
+        end
+    end
+
     local function spawn(fn, ...)
         local key = host.current()
         if not key and script.is_running() then
             return script.spawn(fn, ...)
         end
         local task = start(place(key), fn, ...)
-        task.handle = setmetatable({ done = task.done, _task = task }, Task)
-        return task.handle
+        return scopes.handle(task, await)
     end
 
     function adapter.spawn(fn, ...)
         arguments.check_function(fn, 1, "spawn")
         return spawn(fn, ...)
-    end
-
-    function Task:join()
-        local task = self._task
-        task.joined = true
-        if not task.done then
-            jobs.check_may_wait("task:join")
-            local key = host.current()
-            local caller = key and tasks[key]
-            if caller and scopes.depends_on(task, caller) then
-                error("task:join: deadlock: the task waits for the one that would join it", 2)
-            end
-            if key then
-                park(key, task.ended, { task })
-            elseif not (host.drive and host.drive(task.ended)) then
-                error("task:join: deadlock: the host can't run the task while code that is no task of it waits", 2)
-            end
-        end
-        return compat.unpack(task.results, 1, task.results.n)
     end
 
     function adapter.run(fn, ...)
