@@ -12,6 +12,7 @@ local core -- made at the first use, so that loading the library before a fork i
 local handlers = {} -- by id, until its last completion
 local expected = 0 -- how many handlers there are
 local begun = function() end -- called when there is one more
+local idle_listeners = {} -- called when there is none any more
 
 -- What more follows under the same id: the output of an exec; the news of a request or a stream.
 local NOT_LAST = { output = true, head = true, open = true, chunk = true, drained = true, eof = true }
@@ -55,6 +56,13 @@ function loop.idle()
     return expected == 0
 end
 
+--- Has `fn()` called whenever the last operation that was under way has ended, also when somebody else than the host's
+--- loop ran the core. It must neither wait nor yield.
+---@param fn fun()
+function loop.on_idle(fn)
+    table.insert(idle_listeners, fn)
+end
+
 local function deliver(id, what, ...)
     if id == nil then
         return false
@@ -66,6 +74,11 @@ local function deliver(id, what, ...)
             expected = expected - 1
         end
         handler(what, ...)
+        if expected == 0 then
+            for _, listener in ipairs(idle_listeners) do
+                listener()
+            end
+        end
     end
     return true
 end

@@ -2,15 +2,14 @@
 --
 -- A driver is a queue of tasks that one loop runs. There is one for the program; a coroutine inside a task
 -- that is no task itself can only block, so a `run` or `all` there gets a driver of its own: while it lasts
--- the outer tasks stand still, and a join on one of them would never end. Every task belongs to a scope, the
--- `run` in which it was spawned and which lasts until all its tasks have ended, or the ambient one.
+-- the outer tasks stand still, and a join on one of them would never end.
 
+local arguments = require "chamvi.sandbox.host.arguments"
 local callback = require "chamvi.sandbox.callback"
 local compat = require "chamvi.sandbox.compat"
 local jobs = require "chamvi.sandbox.task"
 local loop = require "chamvi.sandbox.loop"
-local printed = require "chamvi.sandbox.printed"
-local report = require "chamvi.sandbox.report"
+local scopes = require "chamvi.sandbox.host.scopes"
 
 local script = {}
 
@@ -28,13 +27,8 @@ local function new_driver()
     return { ready = {}, first = 1, last = 0, current = nil, running = false }
 end
 
-local function new_scope()
-    return { live = {}, count = 0, failed = {}, empty = jobs.future() }
-end
-
 local program = new_driver()
 local active -- the innermost driver that is running
-local ambient = new_scope()
 
 local function make_ready(task)
     -- One that was left by a raise may still be subscribed to what it waited for.
@@ -50,51 +44,10 @@ local function has_ready(driver)
     return driver.first <= driver.last
 end
 
--- Calls fn when the returned value is garbage, or the state closes.
-local function when_collected(fn)
-    if newproxy then
-        local proxy = newproxy(true)
-        getmetatable(proxy).__gc = fn
-        return proxy
-    end
-    return setmetatable({}, { __gc = fn })
-end
-
-local function report_failure(task)
-    if not task.joined then
-        report(("a task failed and nobody joined it: %s"):format(printed(task.results[2])))
-    end
-end
-
 local function end_task(task, ok, ...)
-    local scope = task.scope
     tasks[task.thread] = nil
     task.thread = nil
-    task.ok, task.done = ok, true
-    if task.handle then
-        task.handle.done = true
-    end
-    if ok then
-        task.results = compat.pack(...)
-    else
-        task.results = { n = 2, nil, (...) }
-        if not task.joined then
-            if scope == ambient then
-                -- Who holds the task may still join it.
-                task.unreported = when_collected(function()
-                    report_failure(task)
-                end)
-            else
-                table.insert(scope.failed, task)
-            end
-        end
-    end
-    scope.live[task] = nil
-    scope.count = scope.count - 1
-    if scope.count == 0 and scope ~= ambient then
-        scope.empty:set()
-    end
-    task.ended:set()
+    scopes.finish(task, ok, ...)
 end
 
 local function resume(task)
@@ -105,38 +58,21 @@ local function resume(task)
     if task.done then
         return
     end
-    if not ok then -- only for want of memory or stack: `body` catches all else
+    if not ok then -- only for want of memory or stack: `scopes.call` catches all else
         end_task(task, false, yielded)
     elseif yielded ~= WAIT then
         make_ready(task)
     end
 end
 
--- Under xpcall inside the coroutine, so that to-be-closed variables are closed by the task itself.
-local function body(task, fn, arguments)
-    local function on_error(err)
-        if type(err) == "string" then
-            task.traceback = debug.traceback(err, 2)
-        end
-        return err
-    end
-    local function closed()
-        end_task(task, false, "the coroutine of the task was closed")
-    end
-    end_task(task, compat.call_until_closed(closed, xpcall, function()
-        return fn(compat.unpack(arguments, 1, arguments.n))
-    end, on_error))
-end
-
 local function new_task(scope, driver, fn, ...)
-    local task = { done = false, scope = scope, driver = driver, ended = jobs.future() }
-    local arguments = compat.pack(...)
+    local task = scopes.enter(scope)
+    local packed = compat.pack(...)
+    task.driver = driver
     task.thread = coroutine.create(function()
-        body(task, fn, arguments)
+        scopes.call(end_task, task, fn, packed)
     end)
     tasks[task.thread] = task
-    scope.live[task] = task
-    scope.count = scope.count + 1
     make_ready(task)
     return task
 end
@@ -186,18 +122,6 @@ local function park(task, future, on)
     task.waits_for = nil
 end
 
-local function depends_on(task, other)
-    if task == other then
-        return true
-    end
-    for _, awaited in pairs(task.waits_for or {}) do
-        if depends_on(awaited, other) then
-            return true
-        end
-    end
-    return false
-end
-
 local function current()
     local thread = coroutine.running()
     return thread and tasks[thread]
@@ -225,12 +149,6 @@ function script.can_wait()
     return not current() or coroutine.isyieldable()
 end
 
-local function check_function(value, index, name)
-    if type(value) ~= "function" then
-        error(("bad argument #%d to '%s' (function expected, got %s)"):format(index, name, type(value)), 3)
-    end
-end
-
 -- Where a task goes that is spawned here: to the scope and driver of the task that is running, also when
 -- one of its coroutines calls.
 local function place()
@@ -238,7 +156,7 @@ local function place()
     if task then
         return task.scope, task.driver
     end
-    return ambient, program
+    return scopes.ambient, program
 end
 
 local function spawn(fn, ...)
@@ -257,7 +175,7 @@ end
 ---@param ... any its arguments
 ---@return chamvi.Task
 function script.spawn(fn, ...)
-    check_function(fn, 1, "spawn")
+    arguments.check_function(fn, 1, "spawn")
     return spawn(fn, ...)
 end
 
@@ -269,7 +187,7 @@ function Task:join()
     if not task.done then
         jobs.check_may_wait("task:join")
         local caller = current()
-        if caller and depends_on(task, caller) then
+        if caller and scopes.depends_on(task, caller) then
             error("task:join: deadlock: the task waits for the one that would join it", 2)
         end
         caller = yieldable()
@@ -284,21 +202,15 @@ function Task:join()
     return compat.unpack(task.results, 1, task.results.n)
 end
 
-local function report_failures(scope)
-    for _, task in ipairs(scope.failed) do
-        report_failure(task)
-    end
-end
-
 --- Runs `fn(...)` as a task, with every task that it spawns, to the end.
 --- A task that failed and that nobody joined is reported on stderr, one line each.
 ---@param fn function
 ---@param ... any its arguments
 ---@return any ... the results of fn; what fn raised is raised again, a string with its traceback
 function script.run(fn, ...)
-    check_function(fn, 1, "run")
+    arguments.check_function(fn, 1, "run")
     jobs.check_may_wait("run")
-    local scope, caller = new_scope(), yieldable()
+    local scope, caller = scopes.new(), yieldable()
     local driver = caller and caller.driver or active and new_driver() or program
     local main = new_task(scope, driver, fn, ...)
     main.joined = true
@@ -307,35 +219,22 @@ function script.run(fn, ...)
     else
         as_active(driver, run_until, scope.empty)
     end
-    report_failures(scope)
-    if not main.ok then
-        local err = main.results[2]
-        -- A run inside this one may have put the traceback there already.
-        local traced = type(err) == "string" and err:find("\nstack traceback:\n", 1, true)
-        error(not traced and main.traceback or err, 0)
-    end
-    return compat.unpack(main.results, 1, main.results.n)
+    scopes.report(scope)
+    return scopes.results(main)
 end
 
 --- Runs functions as tasks and waits for all of them.
 ---@param functions function[]
 ---@return table[] # for each function, in its place, a list with `n`: what it returned, or nil and what it raised
 function script.all(functions)
-    if type(functions) ~= "table" then
-        error(("bad argument #1 to 'all' (table expected, got %s)"):format(type(functions)), 2)
-    end
-    for index = 1, #functions do
-        if type(functions[index]) ~= "function" then
-            error(("bad argument #1 to 'all' (element %d is no function)"):format(index), 2)
-        end
-    end
+    arguments.check_functions(functions)
     jobs.check_may_wait("all")
 
     local caller = yieldable()
     local scope, driver = place()
     local nested = not caller and active ~= nil
     if nested then
-        scope, driver = new_scope(), new_driver()
+        scope, driver = scopes.new(), new_driver()
     end
     local started, left, all_ended = {}, #functions, jobs.future()
     for index = 1, #functions do
@@ -356,7 +255,7 @@ function script.all(functions)
             as_active(driver, run_until, nested and scope.empty or all_ended)
         end
         if nested then
-            report_failures(scope)
+            scopes.report(scope)
         end
     end
 
@@ -372,10 +271,7 @@ end
 ---@return true|nil
 ---@return chamvi.Error? err
 function script.sleep(ms)
-    if type(ms) ~= "number" or ms % 1 ~= 0 or ms < 0 then
-        error(("bad argument #1 to 'sleep' (milliseconds expected, got %s)"):format(
-            type(ms) == "number" and "another number" or type(ms)), 2)
-    end
+    arguments.check_time(ms)
     jobs.check_may_wait("sleep")
     return jobs.pause(ms)
 end
@@ -385,22 +281,9 @@ end
 ---@param fn function
 ---@param done function what it raises itself is reported on stderr
 function script.async(fn, done)
-    check_function(fn, 1, "async")
-    check_function(done, 2, "async")
-    local function finish(ok, ...)
-        local called, err
-        if ok then
-            called, err = pcall(done, ...)
-        else
-            called, err = pcall(done, nil, ...)
-        end
-        if not called then
-            report(("the callback of async failed: %s"):format(printed(err)))
-        end
-    end
-    spawn(function()
-        finish(pcall(fn))
-    end)
+    arguments.check_function(fn, 1, "async")
+    arguments.check_function(done, 2, "async")
+    spawn(arguments.with_callback(fn, done))
 end
 
 ---@class chamvi.Loop
