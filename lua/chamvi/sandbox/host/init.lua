@@ -22,11 +22,18 @@ local host = {}
 
 local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop" }
 
-local NAMES = { "script" } -- the adapters of the library: chamvi.sandbox.host.<name>
+local NAMES = { "script", "cqueues" } -- the adapters of the library: chamvi.sandbox.host.<name>
 
 -- Hosts that are detected, in this order: the name, and whether the program has that host's module at all. Only then
 -- is the adapter loaded, and its `running()` tells whether the caller is in that host now.
-local DETECTED = {}
+local DETECTED = {
+    {
+        name = "cqueues",
+        is_there = function()
+            return package.loaded.cqueues ~= nil
+        end,
+    },
+}
 
 local chosen -- by `use`
 

@@ -10,6 +10,33 @@ local report = require "chamvi.sandbox.report"
 
 local scopes = {}
 
+---@class chamvi.Task
+---@field done boolean it has ended
+local Task = {} -- what `spawn` gives; all else about a task is kept apart from it
+Task.__index = Task
+
+--- Waits until the task has ended. Raises when that could never be: tasks that join each other.
+---@return any ... what its function returned, or nil and what it raised
+function Task:join()
+    local task = self._task
+    task.joined = true
+    if not task.done then
+        jobs.check_may_wait("task:join")
+        task.await(task)
+    end
+    return compat.unpack(task.results, 1, task.results.n)
+end
+
+--- What `spawn` gives for the task.
+---@param task table
+---@param await fun(task: table) waits until it has ended, or raises at level 3 when that could never be
+---@return chamvi.Task
+function scopes.handle(task, await)
+    task.await = await
+    task.handle = setmetatable({ done = task.done, _task = task }, Task)
+    return task.handle
+end
+
 --- A scope of its own. `empty` is done when no task is left in it, `live` has those that are, as keys and as values.
 ---@return table scope
 function scopes.new()

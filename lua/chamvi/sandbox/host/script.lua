@@ -16,11 +16,6 @@ local script = {}
 -- What a task yields that waits. Whatever else a task yields only lets the others run.
 local WAIT = {}
 
----@class chamvi.Task
----@field done boolean it has ended
-local Task = {} -- what `spawn` gives; all else about a task is kept apart from it
-Task.__index = Task
-
 local tasks = {} -- the tasks that have not ended, by coroutine
 
 local function new_driver()
@@ -145,6 +140,12 @@ function script.wait(future)
     end
 end
 
+--- Whether tasks of plain Lua are being run, so that what is spawned now is theirs.
+---@return boolean
+function script.is_running()
+    return active ~= nil
+end
+
 function script.can_wait()
     return not current() or coroutine.isyieldable()
 end
@@ -159,14 +160,30 @@ local function place()
     return scopes.ambient, program
 end
 
+-- For `join`.
+local function await(task)
+    local caller = current()
+    if caller and scopes.depends_on(task, caller) then
+        error("task:join: deadlock: the task waits for the one that would join it", 3)
+    end
+    caller = yieldable()
+    if caller and caller.driver == task.driver then
+        park(caller, task.ended, { task })
+    elseif task.driver.running then
+        error("task:join: deadlock: the task stands still while a coroutine that is no task waits", 3)
+    else
+        as_active(task.driver, run_until, task.ended)
+    end
+end
+
 local function spawn(fn, ...)
     local scope, driver = place()
     local task = new_task(scope, driver, fn, ...)
-    task.handle = setmetatable({ done = false, _task = task }, Task)
+    local handle = scopes.handle(task, await)
     if not active and not callback.current() then
         as_active(program, run_ready)
     end
-    return task.handle
+    return handle
 end
 
 --- Starts a task. In a task it begins when the others had their turn; elsewhere it runs at once up to its
@@ -177,29 +194,6 @@ end
 function script.spawn(fn, ...)
     arguments.check_function(fn, 1, "spawn")
     return spawn(fn, ...)
-end
-
---- Waits until the task has ended. Raises when that could never be: tasks that join each other.
----@return any ... what its function returned, or nil and what it raised
-function Task:join()
-    local task = self._task
-    task.joined = true
-    if not task.done then
-        jobs.check_may_wait("task:join")
-        local caller = current()
-        if caller and scopes.depends_on(task, caller) then
-            error("task:join: deadlock: the task waits for the one that would join it", 2)
-        end
-        caller = yieldable()
-        if caller and caller.driver == task.driver then
-            park(caller, task.ended, { task })
-        elseif task.driver.running then
-            error("task:join: deadlock: the task stands still while a coroutine that is no task waits", 2)
-        else
-            as_active(task.driver, run_until, task.ended)
-        end
-    end
-    return compat.unpack(task.results, 1, task.results.n)
 end
 
 --- Runs `fn(...)` as a task, with every task that it spawns, to the end.
