@@ -112,6 +112,13 @@ static int module_now_ms(lua_State *L)
     return 1;
 }
 
+/* core.is_yieldable() -> boolean: whether the running coroutine can yield here */
+static int module_is_yieldable(lua_State *L)
+{
+    lua_pushboolean(L, lua_isyieldable(L));
+    return 1;
+}
+
 /* ---- the loop ----------------------------------------------------------------------------- */
 
 struct cv_core *cv_lua_check_core(lua_State *L)
@@ -513,6 +520,7 @@ static const luaL_Reg module_functions[] = {
     {"open", module_open},
     {"uuid", module_uuid},
     {"now_ms", module_now_ms},
+    {"is_yieldable", module_is_yieldable},
     {NULL, NULL},
 };
 

@@ -10,6 +10,7 @@ local loop = {}
 
 local core -- made at the first use, so that loading the library before a fork is fine
 local handlers = {} -- by id, until its last completion
+local asides = {} -- the ids of those that are not counted
 local expected = 0 -- how many handlers there are
 local begun = function() end -- called when there is one more
 local idle_listeners = {} -- called when there is none any more
@@ -44,6 +45,14 @@ function loop.expect(id, handler)
     begun()
 end
 
+--- The same for an operation that is nobody's work, such as a timer of the host's adapter: it counts as none.
+---@param id integer
+---@param handler fun(what: string, ...)
+function loop.expect_aside(id, handler)
+    handlers[id] = handler
+    asides[id] = true
+end
+
 --- Has `fn()` called whenever an operation has begun. It must neither wait nor yield.
 ---@param fn fun()
 function loop.on_begin(fn)
@@ -71,13 +80,16 @@ local function deliver(id, what, ...)
     if handler then
         if not NOT_LAST[what] then
             handlers[id] = nil
-            expected = expected - 1
+            expected = expected - (asides[id] and 0 or 1)
         end
         handler(what, ...)
-        if expected == 0 then
+        if expected == 0 and not asides[id] then
             for _, listener in ipairs(idle_listeners) do
                 listener()
             end
+        end
+        if not NOT_LAST[what] then
+            asides[id] = nil
         end
     end
     return true

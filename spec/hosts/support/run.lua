@@ -5,6 +5,7 @@
 --   every(ms, fn) -> stop   has `fn()` called every `ms` milliseconds, by a timer of the host's own
 --   pause(ms)               waits in a task, by the host's own means where it has any
 --   start(fn)               starts a task of the host's own
+--   reported(fn) -> lines   runs `fn()` and gives the lines that came to the host's log; without it: to stderr
 --
 -- The behaviours get these, and what is added here. The working directory is the project's.
 
@@ -78,7 +79,7 @@ return function(host, folder)
         now = clock.now_ms,
         equal = equal,
         exists = exists,
-        written_to_stderr = written_to_stderr,
+        written_to_stderr = host.reported or written_to_stderr,
         figure = function(name, value)
             write({ figure = name, value = value })
         end,

@@ -19,14 +19,23 @@ local host = {}
 ---@field loop fun(): chamvi.Loop
 ---@field serve? fun() called when an operation begins, maybe with nobody waiting for it: from here on the host's own
 ---   loop has to run the core until `idle` of chamvi.sandbox.loop says that nothing is under way. Must not wait
+---@field forbids_waiting? fun(): string|nil what the caller is in, when nothing may wait there, for an error's message
+---@field log? fun(line: string) where failures go that nobody waits for; default: stderr
 
 local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop" }
 
-local NAMES = { "script", "cqueues" } -- the adapters of the library: chamvi.sandbox.host.<name>
+local NAMES = { "script", "cqueues", "openresty" } -- the adapters of the library: chamvi.sandbox.host.<name>
 
 -- Hosts that are detected, in this order: the name, and whether the program has that host's module at all. Only then
 -- is the adapter loaded, and its `running()` tells whether the caller is in that host now.
 local DETECTED = {
+    {
+        name = "openresty",
+        is_there = function()
+            local ngx = package.loaded.ngx
+            return type(ngx) == "table" and ngx.config ~= nil and ngx.config.subsystem == "http"
+        end,
+    },
     {
         name = "cqueues",
         is_there = function()
