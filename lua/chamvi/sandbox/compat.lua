@@ -11,10 +11,10 @@ local compat = {}
 
 -- For the library's own coroutines. OpenResty has others under Lua's names, which end with the request that made them,
 -- and keeps Lua's own beside them: ngx_http_lua_inject_coroutine_api of lua-nginx-module.
-compat.create = coroutine._create or coroutine.create
-compat.resume = coroutine._resume or coroutine.resume
-compat.yield = coroutine._yield or coroutine.yield
-compat.status = coroutine._status or coroutine.status
+compat.create = rawget(coroutine, "_create") or coroutine.create
+compat.resume = rawget(coroutine, "_resume") or coroutine.resume
+compat.yield = rawget(coroutine, "_yield") or coroutine.yield
+compat.status = rawget(coroutine, "_status") or coroutine.status
 compat.is_yieldable = native.is_yieldable -- OpenResty has lost coroutine.isyieldable
 
 compat.unpack = table.unpack or unpack

@@ -1,0 +1,279 @@
+-- Debian's nginx with two workers that run as another user, and requests that use workspaces.
+
+local hosts = require "spec.hosts.support.hosts"
+local native = require "chamvi.sandbox.core"
+local nginx = require "spec.hosts.support.nginx"
+local scratch = require "spec.support.scratch"
+
+local HTTP = [[
+    init_by_lua_block {
+        in_init = require("openresty_app").refused()
+    }
+    init_worker_by_lua_block {
+        in_init_worker = require("openresty_app").refused()
+        require("openresty_app").spawned("in_init_worker." .. ngx.worker.id())
+    }
+    server {
+        listen unix:%(folder)/socket;
+        lua_check_client_abort on;
+        location /rewrite { rewrite_by_lua_block { require("openresty_app").answer() } }
+        location /access { access_by_lua_block { require("openresty_app").answer() } }
+        location /content { content_by_lua_block { require("openresty_app").answer() } }
+        location /timer { content_by_lua_block { require("openresty_app").in_timer() } }
+        location /hold { content_by_lua_block { require("openresty_app").hold() } }
+        location /abort { content_by_lua_block { require("openresty_app").until_aborted() } }
+        location /many { content_by_lua_block { require("openresty_app").many() } }
+        location /loud { content_by_lua_block { require("openresty_app").loud() } }
+        location /environment { content_by_lua_block { require("openresty_app").environment() } }
+        location /init { content_by_lua_block { ngx.say(in_init) } }
+        location /init_worker { content_by_lua_block { ngx.say(in_init_worker) } }
+        location /set { set_by_lua_block $refused { return require("openresty_app").refused() } return 200 $refused; }
+        location /header {
+            content_by_lua_block { ngx.say("x") }
+            header_filter_by_lua_block { ngx.header["X-Refused"] = require("openresty_app").refused() }
+        }
+        location /body {
+            content_by_lua_block { ngx.print("x") }
+            body_filter_by_lua_block { ngx.arg[1] = ngx.arg[1] ~= "" and require("openresty_app").refused() or "" }
+        }
+        location /log {
+            content_by_lua_block { require("openresty_app").acquire() }
+            log_by_lua_block {
+                require("openresty_app").completed()
+                ngx.log(ngx.NOTICE, "refused: ", require("openresty_app").refused())
+                require("openresty_app").spawned("in_log")
+            }
+        }
+    }
+]]
+
+describe("nginx with two workers:", function()
+    local folder, master
+    local is_root = scratch.shell("id -u") == "0\n"
+
+    local function get(path, options)
+        return scratch.shell(("curl -sS --max-time 60 %s --unix-socket %s/socket 'http://nginx%s'"):format(
+            options or "", folder, path))
+    end
+
+    -- Many requests at a time: how often there was each outcome.
+    local function requests(path, count, at_a_time)
+        return native.json_decode(scratch.shell(("timeout -k 5 120 node spec/hosts/support/requests.js %s/socket '%s' %d %d")
+            :format(folder, path, count, at_a_time)))
+    end
+
+    local function workers()
+        local pids = {}
+        for pid in (scratch.read(("/proc/%d/task/%d/children"):format(master, master)) or ""):gmatch("%d+") do
+            local command = scratch.read(("/proc/%s/cmdline"):format(pid)) or ""
+            if command:find("worker process", 1, true) then
+                table.insert(pids, tonumber(pid))
+            end
+        end
+        return pids
+    end
+
+    local function wait_until(condition, what)
+        for _ = 1, 400 do
+            local value = condition()
+            if value then
+                return value
+            end
+            scratch.shell("sleep 0.025")
+        end
+        error("not within 10 s: " .. what, 2)
+    end
+
+    -- Descriptors of the workers that handle no request.
+    local function descriptors()
+        local count = 0
+        for _, pid in ipairs(workers()) do
+            count = count + #scratch.list(("/proc/%d/fd"):format(pid))
+        end
+        return count
+    end
+
+    local function threads()
+        local count = 0
+        for _, pid in ipairs(workers()) do
+            count = count + #scratch.list(("/proc/%d/task"):format(pid))
+        end
+        return count
+    end
+
+    local function at_rest()
+        return wait_until(function()
+            return threads() == 2 and descriptors()
+        end, "workers without a helper thread")
+    end
+
+    local function is_gone(id)
+        return not scratch.shell(("ls -d %s/workspaces/%s* 2>/dev/null || true"):format(folder, id)):find(id, 1, true)
+    end
+
+    local function start()
+        scratch.shell(("%s >%s/output 2>&1 </dev/null &"):format(nginx.command(folder), folder))
+        master = tonumber(wait_until(function()
+            return (scratch.read(folder .. "/nginx.pid") or ""):match("%d+")
+        end, "the start: " .. (scratch.read(folder .. "/output") or "")))
+        wait_until(function()
+            return #workers() == 2
+        end, "two workers")
+    end
+
+    setup(function()
+        folder = scratch.folder()
+        -- The checkout may be closed to the workers' user.
+        scratch.shell(("set -e; mkdir -m 755 %s/library; cp -rL %s/. %s/library; chmod -R a+rX %s/library")
+            :format(folder, nginx.library(), folder, folder))
+        scratch.shell(("cp spec/hosts/support/openresty_app.lua %s/library; mkdir -m 700 %s/workspaces")
+            :format(folder, folder))
+        if is_root then
+            scratch.shell(("chown www-data %s/workspaces; chgrp www-data %s; chmod 771 %s"):format(folder, folder, folder))
+        end
+        nginx.configure(folder, {
+            main = is_root and "user www-data;" or "",
+            workers = 2,
+            library = folder .. "/library",
+            http = HTTP:gsub("%%%(folder%)", folder),
+        })
+        if is_root then
+            scratch.shell(("chmod 771 %s"):format(folder))
+        end
+        start()
+    end)
+
+    teardown(function()
+        if scratch.is_alive(master) then
+            scratch.shell(("kill -TERM %d"):format(master))
+            wait_until(function()
+                return not scratch.is_alive(master)
+            end, "the end")
+        end
+        scratch.remove(folder)
+    end)
+
+    for _, phase in ipairs({ "rewrite", "access", "content" }) do
+        it(("a request runs commands in the phase %s"):format(phase), function()
+            assert.equal("from 42\n\n", get("/" .. phase))
+        end)
+    end
+
+    it("a timer runs commands", function()
+        assert.equal("from a timer\n\n", get("/timer"))
+    end)
+
+    it("commands need neither PATH nor HOME of nginx", function()
+        local path, home, printed = get("/environment"):match("^(%S+) (%S+) (.*)\n\n$")
+        assert.equal("nil nil", path .. " " .. home)
+        assert.matches("^/usr/local/sbin:%S+ git$", printed)
+    end)
+
+    it("phases in which nothing may wait say so", function()
+        local message = "acquire waits, and nginx's phase %s must not: use sandbox.spawn there"
+        for path, phase in pairs({ init = "init", init_worker = "init_worker", set = "set", body = "body_filter" }) do
+            assert.matches(message:format(phase), get("/" .. path), 1, true)
+        end
+        assert.matches(message:format("header_filter"), get("/header", "-D - -o /dev/null"), 1, true)
+    end)
+
+    it("the log phase hands a release and a task to the background", function()
+        local id = get("/log?run=log"):match("%S+")
+        wait_until(function()
+            return is_gone(id) and scratch.read(folder .. "/in_log") == "spawned\n"
+        end, "the end of the workspace and of the task")
+        assert.matches("acquire waits, and nginx's phase log must not: use sandbox.spawn there",
+            scratch.read(folder .. "/error.log"), 1, true)
+    end)
+
+    it("a worker can begin a task when it starts", function()
+        for worker = 0, 1 do
+            wait_until(function()
+                return scratch.read(("%s/in_init_worker.%d"):format(folder, worker)) == "spawned\n"
+            end, "the end of the task")
+        end
+    end)
+
+    it("a client that goes away ends its command", function()
+        scratch.shell(("timeout 60 curl -s --unix-socket %s/socket 'http://nginx/abort?run=abort' & echo $! >%s/client"):format(
+            folder, folder))
+        wait_until(function()
+            return scratch.shell(("ls %s/workspaces/*/begun 2>/dev/null || true"):format(folder)) ~= ""
+        end, "the begin of the command")
+        scratch.shell(("kill $(cat %s/client)"):format(folder))
+        wait_until(function()
+            return scratch.read(folder .. "/aborted") == "aborted: the call was aborted: the client has gone"
+        end, "the abort")
+        assert.equal("", hosts.left_in(folder))
+    end)
+
+    it("a thousand commands in one request leave no descriptor", function()
+        get("/many?run=warm&count=8")
+        local before = at_rest()
+        assert.equal("125500\n", get("/many?run=many&count=1000"))
+        wait_until(function()
+            return at_rest() == before
+        end, "as many descriptors as before")
+    end)
+
+    it("five hundred requests at a time each have a workspace", function()
+        requests("/content", 8, 8)
+        local before = at_rest()
+        assert.same({ ["200 from 42"] = 500 }, requests("/content", 500, 500))
+        assert.equal("", hosts.left_in(folder))
+        wait_until(function()
+            return at_rest() == before
+        end, "as many descriptors as before")
+    end)
+
+    it("a reload ends what the old workers held, and requests go on", function()
+        local id = get("/hold?run=reload"):match("%S+")
+        local old = workers()
+        scratch.shell(("kill -HUP %d"):format(master))
+        assert.equal("from 42\n\n", get("/content"))
+        wait_until(function()
+            for _, pid in ipairs(old) do
+                if scratch.is_alive(pid) then
+                    return false
+                end
+            end
+            return true
+        end, "the end of the old workers")
+        wait_until(function()
+            return is_gone(id)
+        end, "the end of the workspace")
+        assert.equal("", hosts.left_in(folder))
+        assert.equal(2, #workers())
+    end)
+
+    it("nothing is left of a worker that is killed", function()
+        get("/hold?run=killed")
+        for _, pid in ipairs(workers()) do
+            scratch.shell("kill -KILL " .. pid)
+        end
+        assert.equal("", hosts.left_in(folder))
+        wait_until(function()
+            return #workers() == 2
+        end, "new workers")
+        assert.equal("from 42\n\n", get("/content"))
+    end)
+
+    it("nothing is left when nginx ends", function()
+        get("/hold?run=quit")
+        scratch.shell(("kill -QUIT %d"):format(master))
+        wait_until(function()
+            return not scratch.is_alive(master)
+        end, "the end")
+        assert.equal("", hosts.left_in(folder))
+    end)
+
+    it("the log complains of nothing but the killed workers", function()
+        local complaints = {}
+        for _, line in ipairs(nginx.complaints(folder)) do
+            if not line:find("exited on signal 9", 1, true) and not line:find("refused: ", 1, true) then
+                table.insert(complaints, line)
+            end
+        end
+        assert.same({}, complaints)
+    end)
+end)

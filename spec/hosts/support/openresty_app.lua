@@ -1,0 +1,167 @@
+-- What the nginx of spec/hosts/nginx_spec.lua runs: a manager in each worker, and a function for each location.
+
+local local_sandbox = require "chamvi.sandbox.local"
+local ngx = require "ngx"
+local sandbox = require "chamvi.sandbox"
+local semaphore = require "ngx.semaphore"
+
+local app = {}
+
+local folder = ngx.config.prefix()
+
+local manager = sandbox.create_workspace_manager({
+    provider = local_sandbox.create_local_sandbox({ root = folder .. "workspaces" }),
+    max_workspaces_per_run = 4,
+})
+
+local function write(name, text)
+    local file = assert(io.open(folder .. name, "w"))
+    file:write(text)
+    file:close()
+end
+
+local function acquire(run_id)
+    return assert(manager:acquire(run_id))
+end
+
+-- A run with one command, whose output it gives.
+local function one_command(script)
+    return manager:with_run(sandbox.uuid(), function(run)
+        local workspace = assert(run:acquire())
+        return assert(workspace:exec({ "sh", "-c", script })).stdout
+    end)
+end
+
+local function answer(text)
+    ngx.header["X-Worker"] = ngx.worker.pid()
+    ngx.status = 200
+    ngx.say(text)
+    ngx.exit(200)
+end
+
+--- In any phase that may wait.
+function app.answer()
+    answer(one_command("echo from $((20 + 22))"))
+end
+
+function app.in_timer()
+    local over, printed = semaphore.new(), nil
+    assert(ngx.timer.at(0, function()
+        local ok, result = pcall(one_command, "echo from a timer")
+        printed = tostring(result)
+        over:post()
+        assert(ok, result)
+    end))
+    assert(over:wait(60))
+    answer(printed)
+end
+
+--- What the error is where nothing may wait.
+---@return string
+function app.refused()
+    local ok, err = pcall(one_command, "echo no")
+    return ok and "not refused" or tostring(err)
+end
+
+--- Where nothing may wait, a task can be spawned; it writes a file.
+function app.spawned(name)
+    sandbox.spawn(function()
+        local ok, printed = pcall(one_command, "echo spawned")
+        write(name, ok and printed or tostring(printed))
+    end)
+end
+
+function app.hold()
+    local workspace = acquire(ngx.var.arg_run)
+    assert(ngx.timer.at(0, function()
+        workspace:exec({ "sh", "-c", "touch begun; exec sleep 600" })
+    end))
+    local begun = folder .. "workspaces/" .. workspace.id .. "/begun"
+    for _ = 1, 1000 do
+        local file = io.open(begun)
+        if file then
+            file:close()
+            break
+        end
+        ngx.sleep(0.01)
+    end
+    answer(workspace.id)
+end
+
+function app.acquire()
+    answer(acquire(ngx.var.arg_run).id)
+end
+
+--- For the log phase.
+function app.completed()
+    manager:hooks().completed(ngx.var.arg_run)
+end
+
+function app.until_aborted()
+    local signal = sandbox.signal()
+    assert(ngx.on_abort(function()
+        signal:abort("the client has gone")
+    end))
+    local workspace = acquire(ngx.var.arg_run)
+    local _, err = workspace:exec({ "sh", "-c", "touch begun; exec sleep 600" }, { signal = signal })
+    manager:release(ngx.var.arg_run)
+    write("aborted", ("%s: %s"):format(err.code, err.message))
+    ngx.exit(499)
+end
+
+--- As many commands as the argument says, one after the other, and four at a time.
+function app.many()
+    local count = tonumber(ngx.var.arg_count)
+    local workspace = acquire(ngx.var.arg_run)
+    local sum = 0
+    local function some()
+        for index = 1, count / 4 do
+            sum = sum + tonumber(assert(workspace:exec({ "echo", tostring(index) })).stdout)
+        end
+    end
+    for _, results in ipairs(sandbox.all({ some, some, some, some })) do
+        assert(results.n == 0, results[2])
+    end
+    assert(manager:release(ngx.var.arg_run))
+    answer(tostring(sum))
+end
+
+--- Commands that print at full speed for a time, and the largest gap of a timer of the worker meanwhile.
+function app.loud()
+    local count, seconds = tonumber(ngx.var.arg_commands), tonumber(ngx.var.arg_seconds)
+    local workspace = acquire(ngx.var.arg_run)
+    local over, last, largest = false, nil, 0
+    local function strike(premature)
+        ngx.update_time()
+        local now = ngx.now()
+        if last then
+            largest = math.max(largest, now - last)
+        end
+        last = now
+        if not over and not premature then
+            assert(ngx.timer.at(0.001, strike))
+        end
+    end
+    local functions, kept = {}, 0
+    for index = 1, count do
+        functions[index] = function()
+            local result = assert(workspace:exec({ "timeout", tostring(seconds), "yes", "a line of some length" }))
+            kept = kept + result.stdout_bytes
+        end
+    end
+    strike()
+    local all = sandbox.all(functions)
+    over = true
+    for _, results in ipairs(all) do
+        assert(results.n == 0, results[2])
+    end
+    assert(manager:release(ngx.var.arg_run))
+    answer(("largest gap %.1f ms, %.0f MB printed"):format(largest * 1000, kept / 1e6))
+end
+
+function app.environment()
+    answer(("%s %s %s"):format(tostring(os.getenv("PATH")), tostring(os.getenv("HOME")),
+        one_command("echo $PATH ${HOME##*/workspaces/*} $(git --version | cut -c1-3)")))
+end
+
+return app
