@@ -106,7 +106,7 @@ behaviour("commands run at the same time", function(t)
         local functions = {}
         for index = 1, 10 do
             functions[index] = function()
-                local script = ("touch %d; for i in 1 2 3 4 5 6 7 8 9 10; do %s; done; echo %d"):format(
+                local script = ("touch %d; for i in $(seq 10); do %s; done; echo %d"):format(
                     index, until_there("$i"), index)
                 return assert(workspace:exec(sh(script))).stdout
             end
@@ -473,7 +473,8 @@ behaviour("a wait that could never end is refused", function(t)
     t.equal(false, ok, "that a task can join itself")
     t.equal(true, err:find("deadlock", 1, true) ~= nil, "that the error says why: " .. tostring(err))
 
-    local first, second, failures = nil, nil, {}
+    local first, second
+    local failures = {}
     local function join(other)
         return function()
             t.sandbox.sleep(1)
@@ -485,9 +486,10 @@ behaviour("a wait that could never end is refused", function(t)
             end
         end
     end
-    first = t.sandbox.spawn(join(function()
+    local function the_second()
         return second
-    end))
+    end
+    first = t.sandbox.spawn(join(the_second))
     second = t.sandbox.spawn(join(function()
         return first
     end))

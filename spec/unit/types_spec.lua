@@ -247,7 +247,7 @@ clusters: [{name: k, cluster: {server: "https://localhost"}}]
             ["chamvi.sandbox.tools"] = {},
         }
         for _, name in ipairs({ "run", "spawn", "all", "sleep", "async", "loop" }) do
-            elsewhere["chamvi.sandbox"][name] = { LIBRARY .. "host/script.lua", "script", name }
+            elsewhere["chamvi.sandbox"][name] = { LIBRARY .. "host/scheduler.lua", "chamvi.Scheduler", name }
         end
         for name in pairs(definitions.read({ LIBRARY .. "rules.lua" }).classes.rules.members) do
             elsewhere["chamvi.sandbox"][name] = { LIBRARY .. "rules.lua", "rules", name }

@@ -37,19 +37,10 @@ local function run(command, folder)
     return outcomes
 end
 
--- Whether processes of the folder's workspaces run, or anything of them is stored.
-local function what_is_left(folder)
-    local processes = scratch.shell(("grep -lsaF -- %s/workspaces/ /proc/[0-9]*/environ || true"):format(folder))
-    return processes .. table.concat(scratch.list(folder .. "/workspaces"), " ")
-end
-
---- Waits until nothing is left of the folder's workspaces, as when the program that made them has ended.
----@param folder string
----@return string left "" when nothing is, within 10 s
-function hosts.left_in(folder)
+local function wait_until_empty(look)
     local left
     for _ = 1, 200 do
-        left = what_is_left(folder)
+        left = look()
         if left == "" then
             break
         end
@@ -58,11 +49,29 @@ function hosts.left_in(folder)
     return left
 end
 
+--- Waits until no process runs of the folder's workspaces, as when the program that made them has ended.
+---@param folder string
+---@return string left "" when there is none, within 10 s
+function hosts.processes_left(folder)
+    return wait_until_empty(function()
+        return scratch.shell(("grep -lsaF -- %s/workspaces/ /proc/[0-9]*/environ || true"):format(folder))
+    end)
+end
+
+--- The same for what is stored of them, which a program removes that closes its state.
+---@param folder string
+---@return string left
+function hosts.files_left(folder)
+    return wait_until_empty(function()
+        return table.concat(scratch.list(folder .. "/workspaces"), " ")
+    end)
+end
+
 --- Describes a host by the behaviours. To be called in a `describe`, with busted's own functions, since a required
 --- file does not see them.
 ---@param busted { it: function, setup: function, teardown: function }
 ---@param command fun(folder: string): string the shell command of a program that calls run.lua with the folder and
----   then ends in the host's own way, with status 0. It runs in the project's folder
+---   then ends in the host's own orderly way, with status 0. It runs in the project's folder
 function hosts.behave(busted, command)
     local folder, outcomes
     busted.setup(function()
@@ -89,7 +98,7 @@ function hosts.behave(busted, command)
         assert(outcomes.left, outcomes.output)
         assert(outcomes.left.error == nil, outcomes.left.error)
         assert(outcomes.status == "0", ("status %s: %s"):format(outcomes.status, outcomes.output))
-        local left = hosts.left_in(folder)
+        local left = hosts.processes_left(folder) .. hosts.files_left(folder)
         assert(left == "", left)
     end)
 

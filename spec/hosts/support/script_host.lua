@@ -23,5 +23,5 @@ sandbox.run(function()
         pause = sandbox.sleep,
         start = sandbox.spawn,
     }, folder)
-    os.exit(0) -- which closes no state
+    os.exit(0, true) -- which closes the state
 end)
