@@ -75,6 +75,10 @@ end
 ---@param what string the function that would wait
 function task.check_may_wait(what)
     local inside = forbids_waiting()
+    if not inside and not is_job(coroutine.running()) then
+        local adapter = host.current()
+        inside = adapter.forbids_waiting and adapter.forbids_waiting()
+    end
     if inside then
         error(("%s waits, and %s must not: use sandbox.spawn there"):format(what, inside), 3)
     end

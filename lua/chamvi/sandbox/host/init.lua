@@ -19,10 +19,11 @@ local host = {}
 ---@field loop fun(): chamvi.Loop
 ---@field serve? fun() called when an operation begins, maybe with nobody waiting for it: from here on the host's own
 ---   loop has to run the core until `idle` of chamvi.sandbox.loop says that nothing is under way. Must not wait
+---@field forbids_waiting? fun(): string|nil what the caller is in, when nothing may wait there, for an error's message
 
 local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop" }
 
-local NAMES = { "script", "cqueues" } -- the adapters of the library: chamvi.sandbox.host.<name>
+local NAMES = { "script", "cqueues", "luv" } -- the adapters of the library: chamvi.sandbox.host.<name>
 
 -- Hosts that are detected, in this order: the name, and whether the program has that host's module at all. Only then
 -- is the adapter loaded, and its `running()` tells whether the caller is in that host now.
@@ -31,6 +32,12 @@ local DETECTED = {
         name = "cqueues",
         is_there = function()
             return package.loaded.cqueues ~= nil
+        end,
+    },
+    { -- the last, since Neovim's loop always runs
+        name = "luv",
+        is_there = function()
+            return package.loaded.luv ~= nil
         end,
     },
 }
