@@ -22,7 +22,7 @@ local host = {}
 
 local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop" }
 
-local NAMES = { "script", "cqueues" } -- the adapters of the library: chamvi.sandbox.host.<name>
+local NAMES = { "script", "cqueues", "copas" } -- the adapters of the library: chamvi.sandbox.host.<name>
 
 -- Hosts that are detected, in this order: the name, and whether the program has that host's module at all. Only then
 -- is the adapter loaded, and its `running()` tells whether the caller is in that host now.
@@ -31,6 +31,12 @@ local DETECTED = {
         name = "cqueues",
         is_there = function()
             return package.loaded.cqueues ~= nil
+        end,
+    },
+    {
+        name = "copas",
+        is_there = function()
+            return package.loaded.copas ~= nil
         end,
     },
 }
