@@ -23,23 +23,21 @@ local host = {}
 
 local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop" }
 
-local NAMES = { "script", "cqueues", "luv" } -- the adapters of the library: chamvi.sandbox.host.<name>
+-- The adapters of the library: chamvi.sandbox.host.<name>
+local NAMES = { "script", "luv", "cqueues", "copas" }
+
+local function loaded(module)
+    return function()
+        return package.loaded[module] ~= nil
+    end
+end
 
 -- Hosts that are detected, in this order: the name, and whether the program has that host's module at all. Only then
 -- is the adapter loaded, and its `running()` tells whether the caller is in that host now.
 local DETECTED = {
-    {
-        name = "cqueues",
-        is_there = function()
-            return package.loaded.cqueues ~= nil
-        end,
-    },
-    { -- the last, since Neovim's loop always runs
-        name = "luv",
-        is_there = function()
-            return package.loaded.luv ~= nil
-        end,
-    },
+    { name = "cqueues", is_there = loaded("cqueues") },
+    { name = "copas", is_there = loaded("copas") },
+    { name = "luv", is_there = loaded("luv") }, -- the last, since Neovim's loop always runs
 }
 
 local chosen -- by `use`
