@@ -22,6 +22,8 @@ local HTTP = [[
         location /timer { content_by_lua_block { require("openresty_app").in_timer() } }
         location /hold { content_by_lua_block { require("openresty_app").hold() } }
         location /abort { content_by_lua_block { require("openresty_app").until_aborted() } }
+        location /unaware { content_by_lua_block { require("openresty_app").until_gone() } }
+        location /collect { content_by_lua_block { require("openresty_app").collect() } }
         location /many { content_by_lua_block { require("openresty_app").many() } }
         location /loud { content_by_lua_block { require("openresty_app").loud() } }
         location /environment { content_by_lua_block { require("openresty_app").environment() } }
@@ -56,10 +58,31 @@ describe("nginx with two workers:", function()
             options or "", folder, path))
     end
 
+    local function wait_until(condition, what)
+        for _ = 1, 400 do
+            local value = condition()
+            if value then
+                return value
+            end
+            scratch.shell("sleep 0.025")
+        end
+        error("not within 10 s: " .. what, 2)
+    end
+
+    -- Begins a request whose command makes a file, and gives the process of its client.
+    local function begin(path)
+        local command = "curl -s --unix-socket %s/socket 'http://nginx%s' >/dev/null 2>&1 & echo $!"
+        local client = scratch.shell(command:format(folder, path))
+        wait_until(function()
+            return scratch.shell(("ls %s/workspaces/*/begun 2>/dev/null || true"):format(folder)) ~= ""
+        end, "the begin of the command")
+        return client
+    end
+
     -- Many requests at a time: how often there was each outcome.
     local function requests(path, count, at_a_time)
-        return native.json_decode(scratch.shell(("timeout -k 5 120 node spec/hosts/support/requests.js %s/socket '%s' %d %d")
-            :format(folder, path, count, at_a_time)))
+        local command = "timeout -k 5 120 node spec/hosts/support/requests.js %s/socket '%s' %d %d"
+        return native.json_decode(scratch.shell(command:format(folder, path, count, at_a_time)))
     end
 
     local function workers()
@@ -71,17 +94,6 @@ describe("nginx with two workers:", function()
             end
         end
         return pids
-    end
-
-    local function wait_until(condition, what)
-        for _ = 1, 400 do
-            local value = condition()
-            if value then
-                return value
-            end
-            scratch.shell("sleep 0.025")
-        end
-        error("not within 10 s: " .. what, 2)
     end
 
     -- Descriptors of the workers that handle no request.
@@ -107,8 +119,28 @@ describe("nginx with two workers:", function()
         end, "workers without a helper thread")
     end
 
+    -- Processes and files of workspaces.
+    local function left()
+        return hosts.processes_left(folder) .. hosts.files_left(folder)
+    end
+
     local function is_gone(id)
         return not scratch.shell(("ls -d %s/workspaces/%s* 2>/dev/null || true"):format(folder, id)):find(id, 1, true)
+    end
+
+    -- By a reload: what they were at is ended first.
+    local function end_workers()
+        local old = workers()
+        scratch.shell(("kill -HUP %d"):format(master))
+        assert.equal("from 42\n\n", get("/content"))
+        wait_until(function()
+            for _, pid in ipairs(old) do
+                if scratch.is_alive(pid) then
+                    return false
+                end
+            end
+            return true
+        end, "the end of the old workers")
     end
 
     local function start()
@@ -129,7 +161,7 @@ describe("nginx with two workers:", function()
         scratch.shell(("cp spec/hosts/support/openresty_app.lua %s/library; mkdir -m 700 %s/workspaces")
             :format(folder, folder))
         if is_root then
-            scratch.shell(("chown www-data %s/workspaces; chgrp www-data %s; chmod 771 %s"):format(folder, folder, folder))
+            scratch.shell(("chown www-data %s/workspaces; chgrp www-data %s"):format(folder, folder))
         end
         nginx.configure(folder, {
             main = is_root and "user www-data;" or "",
@@ -170,7 +202,7 @@ describe("nginx with two workers:", function()
     end)
 
     it("phases in which nothing may wait say so", function()
-        local message = "acquire waits, and nginx's phase %s must not: use sandbox.spawn there"
+        local message = "with_run waits, and nginx's phase %s must not: use sandbox.spawn there"
         for path, phase in pairs({ init = "init", init_worker = "init_worker", set = "set", body = "body_filter" }) do
             assert.matches(message:format(phase), get("/" .. path), 1, true)
         end
@@ -182,7 +214,7 @@ describe("nginx with two workers:", function()
         wait_until(function()
             return is_gone(id) and scratch.read(folder .. "/in_log") == "spawned\n"
         end, "the end of the workspace and of the task")
-        assert.matches("acquire waits, and nginx's phase log must not: use sandbox.spawn there",
+        assert.matches("with_run waits, and nginx's phase log must not: use sandbox.spawn there",
             scratch.read(folder .. "/error.log"), 1, true)
     end)
 
@@ -195,16 +227,12 @@ describe("nginx with two workers:", function()
     end)
 
     it("a client that goes away ends its command", function()
-        scratch.shell(("timeout 60 curl -s --unix-socket %s/socket 'http://nginx/abort?run=abort' & echo $! >%s/client"):format(
-            folder, folder))
-        wait_until(function()
-            return scratch.shell(("ls %s/workspaces/*/begun 2>/dev/null || true"):format(folder)) ~= ""
-        end, "the begin of the command")
-        scratch.shell(("kill $(cat %s/client)"):format(folder))
+        local client = begin("/abort?run=abort")
+        scratch.shell("kill " .. client)
         wait_until(function()
             return scratch.read(folder .. "/aborted") == "aborted: the call was aborted: the client has gone"
         end, "the abort")
-        assert.equal("", hosts.left_in(folder))
+        assert.equal("", left())
     end)
 
     it("a thousand commands in one request leave no descriptor", function()
@@ -220,38 +248,36 @@ describe("nginx with two workers:", function()
         requests("/content", 8, 8)
         local before = at_rest()
         assert.same({ ["200 from 42"] = 500 }, requests("/content", 500, 500))
-        assert.equal("", hosts.left_in(folder))
+        assert.equal("", left())
         wait_until(function()
             return at_rest() == before
         end, "as many descriptors as before")
     end)
 
+    it("a command that nobody waits for any more does not keep a worker", function()
+        scratch.shell("kill " .. begin("/unaware?run=unaware"))
+        end_workers()
+        assert.equal("", left())
+    end)
+
     it("a reload ends what the old workers held, and requests go on", function()
         local id = get("/hold?run=reload"):match("%S+")
-        local old = workers()
-        scratch.shell(("kill -HUP %d"):format(master))
-        assert.equal("from 42\n\n", get("/content"))
-        wait_until(function()
-            for _, pid in ipairs(old) do
-                if scratch.is_alive(pid) then
-                    return false
-                end
-            end
-            return true
-        end, "the end of the old workers")
+        end_workers()
         wait_until(function()
             return is_gone(id)
         end, "the end of the workspace")
-        assert.equal("", hosts.left_in(folder))
+        assert.equal("", left())
         assert.equal(2, #workers())
     end)
 
-    it("nothing is left of a worker that is killed", function()
-        get("/hold?run=killed")
+    it("no process is left of a worker that is killed, and a collection removes the folder", function()
+        local id = get("/hold?run=killed"):match("%S+")
         for _, pid in ipairs(workers()) do
             scratch.shell("kill -KILL " .. pid)
         end
-        assert.equal("", hosts.left_in(folder))
+        assert.equal("", hosts.processes_left(folder))
+        assert.equal("removed 1\n", get("/collect"))
+        assert.is_true(is_gone(id))
         wait_until(function()
             return #workers() == 2
         end, "new workers")
@@ -264,7 +290,7 @@ describe("nginx with two workers:", function()
         wait_until(function()
             return not scratch.is_alive(master)
         end, "the end")
-        assert.equal("", hosts.left_in(folder))
+        assert.equal("", left())
     end)
 
     it("the log complains of nothing but the killed workers", function()

@@ -65,11 +65,11 @@ describe("the definitions #unsanitized", function()
         end)
 
         it("a host adapter", function()
-            local serving = { serve = function() end } -- what an adapter may have
+            local given = { serve = print, forbids_waiting = print } -- what an adapter may have
             for name, fn in pairs(host.current()) do
-                serving[name] = fn
+                given[name] = fn
             end
-            assert_declared("chamvi.HostAdapter", serving)
+            assert_declared("chamvi.HostAdapter", given)
         end)
 
         it("the limits", function()
@@ -247,7 +247,7 @@ clusters: [{name: k, cluster: {server: "https://localhost"}}]
             ["chamvi.sandbox.tools"] = {},
         }
         for _, name in ipairs({ "run", "spawn", "all", "sleep", "async", "loop" }) do
-            elsewhere["chamvi.sandbox"][name] = { LIBRARY .. "host/script.lua", "script", name }
+            elsewhere["chamvi.sandbox"][name] = { LIBRARY .. "host/scheduler.lua", "chamvi.Scheduler", name }
         end
         for name in pairs(definitions.read({ LIBRARY .. "rules.lua" }).classes.rules.members) do
             elsewhere["chamvi.sandbox"][name] = { LIBRARY .. "rules.lua", "rules", name }

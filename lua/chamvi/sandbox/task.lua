@@ -219,4 +219,24 @@ function task.pause(ms)
     return task.complete(nil, core:timer(ms))
 end
 
+local SHARE_BYTES = 256 * 1024
+
+--- A wait for room to send, which need not wait when the other side is quick: then the other tasks and the timers
+--- still get a turn now and then.
+---@param sender table keeps the count, in `_unwaited`
+---@param room chamvi.Future
+---@param bytes integer how many were sent without this wait
+---@return any ... what the future gives
+function task.wait_for_room(sender, room, bytes)
+    sender._unwaited = room.done and (sender._unwaited or 0) + bytes or 0
+    if sender._unwaited >= SHARE_BYTES then
+        sender._unwaited = 0
+        local paused, err = task.pause(0)
+        if not paused then
+            return nil, err
+        end
+    end
+    return task.wait(room)
+end
+
 return task

@@ -71,20 +71,10 @@ function app.spawned(name)
     end)
 end
 
+--- Leaves a process running in a workspace that is kept.
 function app.hold()
     local workspace = acquire(ngx.var.arg_run)
-    assert(ngx.timer.at(0, function()
-        workspace:exec({ "sh", "-c", "touch begun; exec sleep 600" })
-    end))
-    local begun = folder .. "workspaces/" .. workspace.id .. "/begun"
-    for _ = 1, 1000 do
-        local file = io.open(begun)
-        if file then
-            file:close()
-            break
-        end
-        ngx.sleep(0.01)
-    end
+    assert(workspace:exec({ "sh", "-c", "sleep 600 >/dev/null 2>&1 &" }))
     answer(workspace.id)
 end
 
@@ -109,6 +99,11 @@ function app.until_aborted()
     ngx.exit(499)
 end
 
+--- nginx ends the request when its client goes, since nothing here would be told.
+function app.until_gone()
+    acquire(ngx.var.arg_run):exec({ "sh", "-c", "touch begun; exec sleep 600" })
+end
+
 --- As many commands as the argument says, one after the other, and four at a time.
 function app.many()
     local count = tonumber(ngx.var.arg_count)
@@ -116,7 +111,8 @@ function app.many()
     local sum = 0
     local function some()
         for index = 1, count / 4 do
-            sum = sum + tonumber(assert(workspace:exec({ "echo", tostring(index) })).stdout)
+            local printed = assert(workspace:exec({ "echo", tostring(index) })).stdout
+            sum = sum + tonumber(printed)
         end
     end
     for _, results in ipairs(sandbox.all({ some, some, some, some })) do
@@ -142,11 +138,11 @@ function app.loud()
             assert(ngx.timer.at(0.001, strike))
         end
     end
-    local functions, kept = {}, 0
+    local functions, printed = {}, 0
     for index = 1, count do
         functions[index] = function()
             local result = assert(workspace:exec({ "timeout", tostring(seconds), "yes", "a line of some length" }))
-            kept = kept + result.stdout_bytes
+            printed = printed + result.stdout_bytes
         end
     end
     strike()
@@ -156,7 +152,20 @@ function app.loud()
         assert(results.n == 0, results[2])
     end
     assert(manager:release(ngx.var.arg_run))
-    answer(("largest gap %.1f ms, %.0f MB printed"):format(largest * 1000, kept / 1e6))
+    answer(("largest gap %.1f ms, %.0f MB printed"):format(largest * 1000, printed / 1e6))
+end
+
+--- Removes what has expired in an hour.
+function app.collect()
+    local provider = local_sandbox.create_local_sandbox({
+        root = folder .. "workspaces",
+        clock = {
+            now = function()
+                return ngx.now() * 1000 + 3600000
+            end,
+        },
+    })
+    answer("removed " .. assert(provider:collect_garbage()))
 end
 
 function app.environment()

@@ -32,7 +32,7 @@ function Future:subscribe(wake) end
 ---@field log? fun(line: string) where failures go that nobody waits for; default: stderr
 
 --- Picks the host. To be called before anything waits or spawns: tasks stay with the host that they began in.
----@param adapter string|chamvi.HostAdapter|nil the name of a host ("script"), or an adapter; nil: the host is detected
+---@param adapter string|chamvi.HostAdapter|nil the name of a host ("luv"), or an adapter; nil: the host is detected
 ---   again. Anything else raises an InvalidAgentDefinitionError
 function host.use(adapter) end
 

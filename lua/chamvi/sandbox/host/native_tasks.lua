@@ -6,6 +6,7 @@ local arguments = require "chamvi.sandbox.host.arguments"
 local compat = require "chamvi.sandbox.compat"
 local jobs = require "chamvi.sandbox.task"
 local loop = require "chamvi.sandbox.loop"
+local scheduler = require "chamvi.sandbox.host.scheduler"
 local scopes = require "chamvi.sandbox.host.scopes"
 local script = require "chamvi.sandbox.host.script"
 
@@ -131,7 +132,7 @@ function native_tasks.adapter(host)
 
     local function spawn(fn, ...)
         local key = host.current()
-        if not key and script.is_running() then
+        if not key and scheduler.is_running() then
             return script.spawn(fn, ...)
         end
         local task = start(place(key), fn, ...)
