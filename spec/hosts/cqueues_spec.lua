@@ -5,7 +5,7 @@ local CASES = {
     {
         case = "ends_when_idle",
         says = "the loop ends when the last operation ended while a coroutine blocked",
-        prints = "true\nended\n",
+        prints = "true\ntrue\ntrue\nended\n",
     },
     {
         case = "two_controllers",

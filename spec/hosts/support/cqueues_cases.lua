@@ -10,22 +10,28 @@ local provider = local_sandbox.create_local_sandbox({ root = folder .. "/workspa
 
 local cases = {}
 
--- The last operation ends while a coroutine that is no task blocks; then nothing keeps the loop.
+-- The last operation ends while a coroutine that is no task blocks, at once or after some turns of the loop; then
+-- nothing keeps the loop.
 function cases.ends_when_idle()
-    local controller, begun = cqueues.new(), false
-    controller:wrap(function()
-        sandbox.async(function()
-            begun = true
-            return sandbox.sleep(100)
-        end, print)
-        repeat
-            cqueues.sleep(0)
-        until begun
-        coroutine.wrap(function()
-            sandbox.sleep(200)
-        end)()
-    end)
-    assert(controller:loop())
+    for turns = 1, 3 do
+        local controller, begun = cqueues.new(), false
+        controller:wrap(function()
+            sandbox.async(function()
+                begun = true
+                return sandbox.sleep(100)
+            end, print)
+            repeat
+                cqueues.sleep(0)
+            until begun
+            for _ = 2, turns do
+                cqueues.sleep(0)
+            end
+            coroutine.wrap(function()
+                sandbox.sleep(200)
+            end)()
+        end)
+        assert(controller:loop())
+    end
     print("ended")
 end
 
