@@ -12,6 +12,7 @@
 /* The host may only count on the guard's end, which it forces. */
 static void closes_and_lives_on(void)
 {
+    close(FAKE_PIDFD);
     close(FAKE_SOCKET);
     for (;;)
         pause();

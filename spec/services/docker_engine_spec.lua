@@ -100,7 +100,7 @@ for _, service in ipairs({ "docker", "docker-tls", "podman" }) do
             local repository = scratch.repository(folder .. "/repository")
             local gateway = engine:gateway()
             scratch.shell(([[
-                git daemon --listen=%s --port=19418 --base-path=%s --export-all --pid-file=%s/pid --detach
+                git daemon --listen=%s --port=19418 --reuseaddr --base-path=%s --export-all --pid-file=%s/pid --detach
                 for i in $(seq 100); do # it listens only after it has detached
                     git ls-remote git://%s:19418/repository >/dev/null 2>&1 && break
                     sleep 0.1
@@ -108,7 +108,8 @@ for _, service in ipairs({ "docker", "docker-tls", "podman" }) do
             ]]):format(gateway, folder, folder, gateway))
             local succeeded, stdout, stderr = engine:try("run", "--rm", engine.image, "timeout", "20",
                 "git", "ls-remote", ("git://%s:19418/repository"):format(gateway), "main")
-            scratch.shell(("kill $(cat %s/pid)"):format(folder))
+            -- The next engine's wants the same port.
+            scratch.shell(("p=$(cat %s/pid); kill $p; while kill -0 $p 2>/dev/null; do sleep 0.1; done"):format(folder))
             scratch.remove(folder)
             assert.is_true(succeeded, stderr)
             assert.equal(repository.main .. "\trefs/heads/main\n", stdout)

@@ -313,6 +313,25 @@ describe("http", function()
             end)
         end
 
+        it("lets others have their turn while a quick server takes all that we write", function()
+            local stream = assert(http.stream(on_tcp("/count", { upgrade = "tcp" })))
+            sandbox.run(function()
+                local turns, writing = 0, true
+                sandbox.spawn(function()
+                    while writing do
+                        sandbox.sleep(0)
+                        turns = turns + 1
+                    end
+                end)
+                for _ = 1, 2000 do
+                    assert(stream:write(("x"):rep(1000)))
+                end
+                writing = false
+                assert.is_true(turns >= 4, turns)
+            end)
+            stream:close()
+        end)
+
         it("survives a server that goes while we write", function()
             local stream = assert(http.stream(on_tls("tls", "/reset", { upgrade = "tcp" })))
             local ok, err = true, nil

@@ -277,6 +277,25 @@ describe("websocket #unsanitized", function()
         end)
     end)
 
+    it("lets others have their turn while a quick server takes all that we write", function()
+        local socket = assert(websocket.open(at("raw", "mute")))
+        sandbox.run(function()
+            local turns, writing = 0, true
+            sandbox.spawn(function()
+                while writing do
+                    sandbox.sleep(0)
+                    turns = turns + 1
+                end
+            end)
+            for _ = 1, 2000 do
+                assert(socket:write(("x"):rep(1000)))
+            end
+            writing = false
+            assert.is_true(turns >= 4, turns)
+        end)
+        socket:cut()
+    end)
+
     it("leaves no descriptor", function()
         local function once()
             local socket = open("echo")

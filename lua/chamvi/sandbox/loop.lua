@@ -56,6 +56,14 @@ function loop.idle()
     return expected == 0
 end
 
+--- Tells all workspaces to remove themselves, without waiting, as at the end of the program. After it nothing can be
+--- used.
+function loop.close()
+    if core then
+        core:close()
+    end
+end
+
 --- Has `fn()` called whenever the last operation that was under way has ended, also when somebody else than the host's
 --- loop ran the core. It must neither wait nor yield.
 ---@param fn fun()

@@ -75,6 +75,10 @@ end
 ---@param what string the function that would wait
 function task.check_may_wait(what)
     local inside = forbids_waiting()
+    if not inside and not is_job(coroutine.running()) then
+        local adapter = host.current()
+        inside = adapter.forbids_waiting and adapter.forbids_waiting()
+    end
     if inside then
         error(("%s waits, and %s must not: use sandbox.spawn there"):format(what, inside), 3)
     end
@@ -213,6 +217,26 @@ function task.pause(ms)
         return nil, err
     end
     return task.complete(nil, core:timer(ms))
+end
+
+local SHARE_BYTES = 256 * 1024
+
+--- A wait for room to send, which need not wait when the other side is quick: then the other tasks and the timers
+--- still get a turn now and then.
+---@param sender table keeps the count, in `_unwaited`
+---@param room chamvi.Future
+---@param bytes integer how many were sent without this wait
+---@return any ... what the future gives
+function task.wait_for_room(sender, room, bytes)
+    sender._unwaited = room.done and (sender._unwaited or 0) + bytes or 0
+    if sender._unwaited >= SHARE_BYTES then
+        sender._unwaited = 0
+        local paused, err = task.pause(0)
+        if not paused then
+            return nil, err
+        end
+    end
+    return task.wait(room)
 end
 
 return task

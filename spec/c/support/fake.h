@@ -11,6 +11,8 @@
 #include "proto/supervise/frame.h"
 #include "support/drive.h"
 
+/* The host's pidfd; where there are none, as under valgrind, the socket once more. */
+#define FAKE_PIDFD 3
 #define FAKE_SOCKET 4
 /* Bytes of stdin of the first command. */
 #define FAKE_INPUT 200000

@@ -19,26 +19,25 @@ local host = {}
 ---@field loop fun(): chamvi.Loop
 ---@field serve? fun() called when an operation begins, maybe with nobody waiting for it: from here on the host's own
 ---   loop has to run the core until `idle` of chamvi.sandbox.loop says that nothing is under way. Must not wait
+---@field forbids_waiting? fun(): string|nil what the caller is in, when nothing may wait there, for an error's message
 
 local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop" }
 
-local NAMES = { "script", "cqueues", "copas" } -- the adapters of the library: chamvi.sandbox.host.<name>
+-- The adapters of the library: chamvi.sandbox.host.<name>
+local NAMES = { "script", "luv", "cqueues", "copas" }
+
+local function loaded(module)
+    return function()
+        return package.loaded[module] ~= nil
+    end
+end
 
 -- Hosts that are detected, in this order: the name, and whether the program has that host's module at all. Only then
 -- is the adapter loaded, and its `running()` tells whether the caller is in that host now.
 local DETECTED = {
-    {
-        name = "cqueues",
-        is_there = function()
-            return package.loaded.cqueues ~= nil
-        end,
-    },
-    {
-        name = "copas",
-        is_there = function()
-            return package.loaded.copas ~= nil
-        end,
-    },
+    { name = "cqueues", is_there = loaded("cqueues") },
+    { name = "copas", is_there = loaded("copas") },
+    { name = "luv", is_there = loaded("luv") }, -- the last, since Neovim's loop always runs
 }
 
 local chosen -- by `use`

@@ -12,8 +12,8 @@ local loop = require "chamvi.sandbox.loop"
 local scopes = require "chamvi.sandbox.host.scopes"
 
 ---@class chamvi.SchedulerMeans what a host gives
----@field turn fun(future: chamvi.Future, at_once: boolean) runs the core until something has happened, maybe that the
----   future is done; `at_once`: without waiting. Here a call blocks
+---@field turn fun(is_over: (fun(): boolean), at_once: boolean) runs the core until something has happened, maybe that
+---   `is_over()`; `at_once`: without waiting. Here a call blocks
 ---@field wake fun() called when tasks of the program can go on and nobody runs them: `run_ready` has to be called soon,
 ---   by the host's own loop
 ---@field begins_later? fun(): boolean whether a task that is spawned here must not begin at once
@@ -110,10 +110,13 @@ local function as_active(driver, step, ...)
 end
 
 local function run_until(driver, future)
+    local function is_over()
+        return future.done or has_ready(driver)
+    end
     while not future.done do
         run_ready(driver)
         if not future.done then
-            driver.means.turn(future, has_ready(driver))
+            driver.means.turn(is_over, has_ready(driver))
         end
     end
 end
@@ -124,9 +127,12 @@ local function block(means, future)
     if driver then
         driver.current = nil
     end
+    local function is_over()
+        return future.done
+    end
     local ok, err = true, nil
     while ok and not future.done do
-        ok, err = pcall(means.turn, future, false)
+        ok, err = pcall(means.turn, is_over, false)
     end
     if driver then
         driver.current = task
