@@ -60,7 +60,7 @@ local function check(adapter)
 end
 
 --- Picks the host. To be called before anything waits or spawns: tasks stay with the host that they began in.
----@param adapter string|chamvi.HostAdapter|nil the name of a host ("script"), or an adapter; nil: the host is detected
+---@param adapter string|chamvi.HostAdapter|nil the name of a host ("luv"), or an adapter; nil: the host is detected
 ---   again. Anything else raises an InvalidAgentDefinitionError
 function host.use(adapter)
     if type(adapter) == "string" then

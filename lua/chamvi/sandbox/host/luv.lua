@@ -5,9 +5,9 @@ if vim and vim.schedule and vim.wait then -- not so in the threads of Neovim's l
 end
 
 local loop = require "chamvi.sandbox.loop"
+local luv_loop = require "chamvi.sandbox.host.luv_loop"
 local scheduler = require "chamvi.sandbox.host.scheduler"
 local uv = require "luv"
-local watched_core = require "chamvi.sandbox.host.watched_core"
 
 local tasks, watched
 
@@ -35,17 +35,8 @@ local function step()
     end
 end
 
-local soon -- strikes in the loop's next turn
-
-local function wake()
-    soon = soon or assert(uv.new_timer())
-    if not soon:is_active() then
-        soon:start(0, 0, step)
-    end
-end
-
-watched = watched_core.new(uv, step)
-tasks = scheduler.new({ turn = turn, wake = wake })
+watched = luv_loop.new(uv, step)
+tasks = scheduler.new({ turn = turn, wake = watched.soon })
 
 return {
     running = function()

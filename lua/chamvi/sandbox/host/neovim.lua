@@ -2,8 +2,8 @@
 -- code is done by `vim.schedule`, and who has to block does so in `vim.wait`, which keeps the editor alive.
 
 local loop = require "chamvi.sandbox.loop"
+local luv_loop = require "chamvi.sandbox.host.luv_loop"
 local scheduler = require "chamvi.sandbox.host.scheduler"
-local watched_core = require "chamvi.sandbox.host.watched_core"
 
 local LONGEST_MS = 2 ^ 31 - 1 -- what vim.wait takes
 local LOOK_AGAIN_MS = 200 -- it looks anyway after each event
@@ -51,8 +51,8 @@ local function look_out_for_the_end()
     end
 end
 
-watched = watched_core.new(vim.loop, schedule_step)
-tasks = scheduler.new({ turn = turn, wake = schedule_step, begins_later = vim.in_fast_event })
+watched = luv_loop.new(vim.loop, schedule_step)
+tasks = scheduler.new({ turn = turn, wake = watched.soon, begins_later = vim.in_fast_event })
 
 return {
     running = function()

@@ -1,27 +1,28 @@
--- The core's descriptor in a loop of luv: it is watched while any operation is under way, and only then keeps the loop
+-- The core in a loop of luv: its descriptor is watched while any operation is under way, and only then keeps the loop
 -- alive.
 
 local loop = require "chamvi.sandbox.loop"
 local report = require "chamvi.sandbox.report"
 
-local watched_core = {}
+local luv_loop = {}
 
---- Watches nothing yet.
+--- Watches nothing yet. All handles are made when they are first needed.
 ---@param uv table the module luv
----@param readable fun() called in the loop when the core has something to do
----@return { serve: fun(), forget: fun(), pump: fun(): boolean }
-function watched_core.new(uv, readable)
+---@param turn fun() called in the loop when the core has something to do, and after `soon`
+---@return { serve: fun(), forget: fun(), pump: (fun(): boolean), soon: fun() }
+function luv_loop.new(uv, turn)
     local watched = {}
-    local poll -- from the first operation on
+    local poll
     local watching = false
+    local idle
 
-    --- From here on `readable` is called; until nothing is under way, or `forget`.
+    --- From here on the core is watched; until nothing is under way, or `forget`.
     function watched.serve()
         if watching or loop.idle() then
             return
         end
         poll = poll or assert(uv.new_poll(assert(loop.core()):pollfd()))
-        assert(poll:start("r", readable))
+        assert(poll:start("r", turn))
         watching = true
     end
 
@@ -46,8 +47,17 @@ function watched_core.new(uv, readable)
         return ok
     end
 
+    --- Has the loop call `turn` in its next round. (A timer of no time could keep the round from ending.)
+    function watched.soon()
+        idle = idle or assert(uv.new_idle())
+        idle:start(function()
+            idle:stop()
+            turn()
+        end)
+    end
+
     loop.on_idle(watched.forget)
     return watched
 end
 
-return watched_core
+return luv_loop
