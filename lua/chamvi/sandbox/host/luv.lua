@@ -29,13 +29,9 @@ local function turn(_, at_once)
     end
 end
 
-local function step()
-    if watched.pump() then
-        tasks.run_ready()
-    end
-end
-
-watched = luv_loop.new(uv, step)
+watched = luv_loop.new(uv, function()
+    tasks.turn(watched.pump)
+end)
 tasks = scheduler.new({ turn = turn, wake = watched.soon })
 
 return {

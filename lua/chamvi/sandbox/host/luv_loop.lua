@@ -9,7 +9,7 @@ local luv_loop = {}
 --- Watches nothing yet. All handles are made when they are first needed.
 ---@param uv table the module luv
 ---@param turn fun() called in the loop when the core has something to do, and after `soon`
----@return { serve: fun(), forget: fun(), pump: (fun(): boolean), soon: fun() }
+---@return { serve: fun(), forget: fun(), pump: fun(), soon: fun() }
 function luv_loop.new(uv, turn)
     local watched = {}
     local poll
@@ -21,7 +21,11 @@ function luv_loop.new(uv, turn)
         if watching or loop.idle() then
             return
         end
-        poll = poll or assert(uv.new_poll(assert(loop.core()):pollfd()))
+        local core = loop.core()
+        if not core then -- as in a forked child; whoever waits for the operation is told
+            return
+        end
+        poll = poll or assert(uv.new_poll(core:pollfd()))
         assert(poll:start("r", turn))
         watching = true
     end
@@ -34,17 +38,15 @@ function luv_loop.new(uv, turn)
     end
 
     --- Runs the core. When it can't be used, as in a forked child, that is reported.
-    ---@return boolean ok
     function watched.pump()
         if loop.idle() then
-            return true
+            return
         end
         local ok, err = pcall(loop.pump, 0)
         if not ok then
             watched.forget()
             report(tostring(err))
         end
-        return ok
     end
 
     --- Has the loop call `turn` in its next round. (A timer of no time could keep the round from ending.)

@@ -5,14 +5,13 @@ local loop = require "chamvi.sandbox.loop"
 local luv_loop = require "chamvi.sandbox.host.luv_loop"
 local scheduler = require "chamvi.sandbox.host.scheduler"
 
-local LONGEST_MS = 2 ^ 31 - 1 -- what vim.wait takes
-local LOOK_AGAIN_MS = 200 -- it looks anyway after each event
+local WAIT_MS = 200 -- vim.wait looks after each event, but for Ctrl-C only at its end
 
 local tasks, watched
-local leaving = false -- whether the end of the editor is looked out for
+local prepared = false -- for the end of the editor
 
 local function turn(is_over, at_once)
-    local _, failure = vim.wait(at_once and 0 or LONGEST_MS, is_over, LOOK_AGAIN_MS)
+    local _, failure = vim.wait(at_once and 0 or WAIT_MS, is_over, WAIT_MS)
     if failure == -2 then
         error("chamvi.sandbox: the wait was interrupted", 0)
     end
@@ -30,24 +29,28 @@ local function schedule_step()
     vim.schedule(function()
         scheduled = false
         watched.serve() -- first, since the tasks may block
-        if watched.pump() then
-            tasks.run_ready()
-        end
+        tasks.turn(watched.pump)
     end)
+end
+
+local function leave()
+    watched.forget() -- luv aborts where a watched descriptor has been closed
+    loop.close()
 end
 
 -- Neovim ends without closing its state. Not VimLeavePre, where programs may still dispose.
 local function look_out_for_the_end()
-    if not leaving then
-        leaving = true
-        vim.schedule(function()
-            vim.api.nvim_create_autocmd("VimLeave", {
-                callback = function()
-                    watched.forget() -- luv aborts where a watched descriptor has been closed
-                    loop.close()
-                end,
-            })
-        end)
+    if prepared then
+        return
+    end
+    prepared = true
+    local function prepare()
+        vim.api.nvim_create_autocmd("VimLeave", { callback = leave })
+    end
+    if vim.in_fast_event() then
+        vim.schedule(prepare)
+    else
+        prepare()
     end
 end
 

@@ -14,8 +14,8 @@ local scopes = require "chamvi.sandbox.host.scopes"
 ---@class chamvi.SchedulerMeans what a host gives
 ---@field turn fun(is_over: (fun(): boolean), at_once: boolean) runs the core until something has happened, maybe that
 ---   `is_over()`; `at_once`: without waiting. Here a call blocks
----@field wake fun() called when tasks of the program can go on and nobody runs them: `run_ready` has to be called soon,
----   by the host's own loop
+---@field wake fun() called when tasks of the program can go on and nobody runs them: `turn` has to be called soon, by
+---   the host's own loop
 ---@field begins_later? fun(): boolean whether a task that is spawned here must not begin at once
 
 ---@class chamvi.Scheduler
@@ -380,14 +380,21 @@ function Scheduler:loop()
     return self._loop
 end
 
---- Runs the tasks of the program that can go on, once, unless they are being run. To be called by the host's loop.
-function Scheduler:run_ready()
-    if not active then
-        as_active(self._program, run_ready)
+--- Runs the core and then, unless they are being run, the tasks of the program that can go on. To be called by the
+--- host's loop.
+---@param pump fun() runs the core without waiting
+function Scheduler:turn(pump)
+    if active then
+        pump()
+    else
+        as_active(self._program, function(program)
+            pump()
+            run_ready(program)
+        end)
     end
 end
 
-local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop", "run_ready" }
+local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop", "turn" }
 
 local scheduler = {}
 
@@ -397,7 +404,7 @@ function scheduler.is_running()
     return active ~= nil
 end
 
---- The functions of a host adapter, and `run_ready`, none of which takes the scheduler as an argument.
+--- The functions of a host adapter, and `turn`, none of which takes the scheduler as an argument.
 ---@param means chamvi.SchedulerMeans
 ---@return table<string, function>
 function scheduler.new(means)
