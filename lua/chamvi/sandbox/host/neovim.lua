@@ -5,14 +5,13 @@ local loop = require "chamvi.sandbox.loop"
 local luv_loop = require "chamvi.sandbox.host.luv_loop"
 local scheduler = require "chamvi.sandbox.host.scheduler"
 
-local LONGEST_MS = 2 ^ 31 - 1 -- what vim.wait takes
-local LOOK_AGAIN_MS = 200 -- it looks anyway after each event
+local WAIT_MS = 200 -- vim.wait looks after each event, but for Ctrl-C only at its end
 
 local tasks, watched
 local prepared = false -- for the end of the editor
 
 local function turn(is_over, at_once)
-    local _, failure = vim.wait(at_once and 0 or LONGEST_MS, is_over, LOOK_AGAIN_MS)
+    local _, failure = vim.wait(at_once and 0 or WAIT_MS, is_over, WAIT_MS)
     if failure == -2 then
         error("chamvi.sandbox: the wait was interrupted", 0)
     end
