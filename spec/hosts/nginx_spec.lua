@@ -5,6 +5,8 @@ local native = require "chamvi.sandbox.core"
 local nginx = require "spec.hosts.support.nginx"
 local scratch = require "spec.support.scratch"
 
+local wait_until = nginx.wait_until
+
 local HTTP = [[
     init_by_lua_block {
         in_init = require("openresty_app").refused()
@@ -56,17 +58,6 @@ describe("nginx with two workers:", function()
     local function get(path, options)
         return scratch.shell(("curl -sS --max-time 60 %s --unix-socket %s/socket 'http://nginx%s'"):format(
             options or "", folder, path))
-    end
-
-    local function wait_until(condition, what)
-        for _ = 1, 400 do
-            local value = condition()
-            if value then
-                return value
-            end
-            scratch.shell("sleep 0.025")
-        end
-        error("not within 10 s: " .. what, 2)
     end
 
     -- Begins a request whose command makes a file, and gives the process of its client.

@@ -65,7 +65,7 @@ describe("the definitions #unsanitized", function()
         end)
 
         it("a host adapter", function()
-            local given = { serve = print, forbids_waiting = print } -- what an adapter may have
+            local given = { serve = print, forbids_waiting = print, log = print } -- what an adapter may have
             for name, fn in pairs(host.current()) do
                 given[name] = fn
             end
