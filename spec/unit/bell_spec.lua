@@ -9,49 +9,56 @@ describe("the bell of a core", function()
 
     local core, folder
 
-    before_each(function()
+    setup(function()
         folder = scratch.folder()
-        core = assert(native.open())
     end)
 
-    after_each(function()
-        core:close()
+    teardown(function()
         scratch.remove(folder)
     end)
 
-    it("has a path that names a descriptor, and no file", function()
+    local function with_core(test)
+        return function()
+            core = assert(native.open())
+            test()
+            core:close()
+        end
+    end
+
+    it("has a path that names a descriptor, and no file", with_core(function()
         assert.matches("^/proc/self/fd/%d+$", core:bell(folder))
         assert.same({}, scratch.list(folder))
-    end)
+    end))
 
-    it("is opened anew by each call", function()
+    it("is opened anew by each call", with_core(function()
         for _ = 1, 100 do
             assert(core:bell(folder))
         end
         core:bell_close()
         core:bell_close()
-    end)
+    end))
 
-    it("needs a folder that can be written", function()
+    it("needs a folder that can be written", with_core(function()
         local path, code, message = core:bell(folder .. "/none")
         assert.is_nil(path)
         assert.equal("create_failed", code)
-        assert.matches("can't wake the host's loop: a socket in the folder for temporary files: No such file", message, 1, true)
+        local expected = "can't wake the host's loop: a socket in the folder for temporary files: No such file"
+        assert.matches(expected, message, 1, true)
         assert.has_error(function()
             core:bell()
         end)
-    end)
+    end))
 
-    it("answers only a connection", function()
+    it("answers only a connection", with_core(function()
         local answered, code, message = core:bell_answer()
         assert.is_nil(answered)
         assert.equal("create_failed", code)
         assert.matches("nobody of this process has connected", message, 1, true)
         assert(core:bell(folder))
         assert.is_nil((core:bell_answer()))
-    end)
+    end))
 
-    it("is closed with its core", function()
+    it("is closed with its core", with_core(function()
         assert(core:bell(folder))
         core:close()
         for _, name in ipairs({ "bell", "bell_answer", "bell_close" }) do
@@ -59,5 +66,5 @@ describe("the bell of a core", function()
                 core[name](core, folder)
             end, "the core is closed")
         end
-    end)
+    end))
 end)
