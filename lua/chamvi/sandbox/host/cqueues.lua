@@ -49,9 +49,11 @@ function host.serve()
     servers[controller] = idle
     local bell = { pollfd = core:pollfd(), events = core:events() }
     controller:wrap(function()
-        repeat
+        local usable = true
+        while usable and not loop.idle() do
             cqueues.poll(bell, idle)
-        until not native_tasks.pump() or loop.idle()
+            usable = native_tasks.pump()
+        end
         servers[controller] = nil
     end)
 end

@@ -23,6 +23,7 @@ local native_tasks = {}
 ---@field park fun(turn: chamvi.Future) called in a task when `turn.done` is false: yields until it is true; `wake` of
 ---   `turn:subscribe(wake)` may be called from anywhere
 ---@field serve fun() see chamvi.HostAdapter; the host's loop calls `native_tasks.pump`
+---@field forbids_waiting? fun(): string|nil see chamvi.HostAdapter
 ---@field drive? fun(future: chamvi.Future): boolean called outside the tasks: runs the host's loop until the future is
 ---   done; false at once where that can't be, as inside that loop
 
@@ -50,7 +51,13 @@ end
 ---@param host chamvi.NativeHost
 ---@return chamvi.HostAdapter
 function native_tasks.adapter(host)
-    local adapter = { running = host.running, serve = host.serve, loop = script.loop, sleep = script.sleep }
+    local adapter = {
+        running = host.running,
+        serve = host.serve,
+        forbids_waiting = host.forbids_waiting,
+        loop = script.loop,
+        sleep = script.sleep,
+    }
 
     -- The tasks that were started here, by the host's key; one inside `run` is that run's.
     local tasks = setmetatable({}, { __mode = "k" })
