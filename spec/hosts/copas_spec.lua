@@ -1,4 +1,4 @@
-local describe_cases = require "spec.hosts.support.cases"
+local cases = require "spec.hosts.support.cases"
 local hosts = require "spec.hosts.support.hosts"
 
 -- Debian installs copas for Lua 5.1, thus for LuaJIT, and for 5.2; Lua 5.4 can load it too.
@@ -8,6 +8,12 @@ local PATHS = {
 }
 
 local CASES = {
+    {
+        case = "readme",
+        says = "the program of the README runs",
+        prints = "quick\n\nslow\n\n",
+        readme = "copas",
+    },
     {
         case = "handler",
         says = "a server's handler is a task, and its client is closed when it ends",
@@ -32,7 +38,7 @@ local CASES = {
         case = "descriptors",
         says = "a descriptor that select can't watch is a clear error",
         prints = "true\tstart_failed\tcopas can't watch the descriptor N, only those below 1024: "
-            .. "use the library sooner\n1024\n",
+            .. "use the library sooner\nstart_failed\t1024\n",
     },
 }
 
@@ -56,9 +62,9 @@ for _, abi in ipairs({ "lua5.4", "luajit" }) do
         local function case_command(case, folder)
             return command("copas_cases.lua", case .. " " .. folder)
         end
-        describe_cases({ it = it }, case_command, CASES)
+        cases.describe({ it = it }, case_command, CASES)
         if abi == "luajit" then
-            describe_cases({ it = it }, case_command, { FORKED })
+            cases.describe({ it = it }, case_command, { FORKED })
         end
     end)
 end

@@ -1,7 +1,13 @@
-local describe_cases = require "spec.hosts.support.cases"
+local cases = require "spec.hosts.support.cases"
 local hosts = require "spec.hosts.support.hosts"
 
 local CASES = {
+    {
+        case = "readme",
+        says = "the program of the README runs",
+        prints = "quick\n\nslow\n\n",
+        readme = "cqueues",
+    },
     {
         case = "ends_when_idle",
         says = "the loop ends when the last operation ended while a coroutine blocked",
@@ -11,6 +17,11 @@ local CASES = {
         case = "two_controllers",
         says = "what began in one controller can be waited for in another",
         prints = "used\n",
+    },
+    {
+        case = "tasks",
+        says = "a wait that could never end is refused also inside of all and run, and a lost failure is reported",
+        prints = "deadlock\ndeadlock\tdeadlock\nchamvi.sandbox: a task failed and nobody joined it: lost\n",
     },
     {
         case = "pollable",
@@ -38,9 +49,9 @@ for _, abi in ipairs({ "lua5.4", "luajit" }) do
         local function case_command(case, folder)
             return command("cqueues_cases.lua", case .. " " .. folder)
         end
-        describe_cases({ it = it }, case_command, CASES)
+        cases.describe({ it = it }, case_command, CASES)
         if abi == "luajit" then
-            describe_cases({ it = it }, case_command, { FORKED })
+            cases.describe({ it = it }, case_command, { FORKED })
         end
     end)
 end

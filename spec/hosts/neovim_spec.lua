@@ -197,6 +197,57 @@ describe("Neovim as a host:", function()
             end
         end)
 
+        describe("runs the example", function()
+            -- What an editor prints that runs the commands, with its workspaces in the folder.
+            local function output_with(commands)
+                local quoted = {}
+                for index, command in ipairs(commands) do
+                    quoted[index] = "-c " .. scratch.quote(command)
+                end
+                return scratch.shell(("%s; TMPDIR=%s timeout -k 5 60 nvim --headless --clean -n %s </dev/null"):format(
+                    hosts.settings("luajit"), folder, table.concat(quoted, " ")))
+            end
+
+            after_each(function()
+                assert.same({}, scratch.list(folder .. "/chamvi-workspaces"))
+            end)
+
+            it("of tools for a chat", function()
+                local expected = {
+                    '^%[create_workspace%] {"commit":null,.*"workspace":"[%x-]+"}$',
+                    '^%[run_command%] {"exitCode":3,"stderr":"","stdout":"20 %+ 22 is 42\\n"}$',
+                    '^%[run_command%] {"error":{"code":"aborted",.*"name":"SandboxError"}}$',
+                    "^released true$",
+                }
+                local count = 0
+                for line in output_with({ "luafile examples/neovim/chat.lua" }):gmatch("[^\n]+") do
+                    count = count + 1
+                    assert.matches(expected[count] or "no more", line)
+                end
+                assert.equal(#expected, count)
+            end)
+
+            local function shown_by(...)
+                local commands = { "luafile examples/neovim/command.lua", ... }
+                local ended = [[vim.fn.getline("$"):find("^%[")]]
+                table.insert(commands, ("lua vim.wait(20000, function() return %s end)"):format(ended))
+                table.insert(commands, ('silent write %s/shown'):format(folder))
+                table.insert(commands, "quitall!")
+                assert.equal("", output_with(commands))
+                return scratch.read(folder .. "/shown")
+            end
+
+            it("of a command, whose output is shown", function()
+                assert.equal("out\nlast[exit code 4]\n", shown_by("Sandbox echo out; printf last; exit 4"))
+                assert.equal("out\n[exit code 0]\n", shown_by("Sandbox echo out"))
+            end)
+
+            it("of a command that is stopped", function()
+                assert.equal("[SandboxError: the call was aborted: stopped by the user]\n",
+                    shown_by("Sandbox sleep 600", "SandboxStop"))
+            end)
+        end)
+
         it("leaves no process when it is killed", function()
             write_program([[
                 local workspace = assert(provider:create({ run_id = "run" }))

@@ -17,6 +17,10 @@ end
 
 local cases = {}
 
+function cases.readme()
+    dofile(folder .. "/readme.lua")
+end
+
 -- A handler whose last wait was for a command: its client is closed as after any other.
 function cases.handler()
     require "chamvi.sandbox"
@@ -102,7 +106,8 @@ function cases.descriptors()
     end
     local _, err = pcall(sandbox.sleep, 1)
     print(sandbox.is_error(err, "SandboxError"), err.code, (err.message:gsub("descriptor %d+", "descriptor N")))
-    print(#files)
+    _, err = pcall(sandbox.spawn, print)
+    print(err.code, #files)
 end
 
 -- LuaJIT only: a child that goes on with the loop. What waits in it is told.

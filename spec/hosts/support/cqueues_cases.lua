@@ -10,6 +10,10 @@ local provider = local_sandbox.create_local_sandbox({ root = folder .. "/workspa
 
 local cases = {}
 
+function cases.readme()
+    dofile(folder .. "/readme.lua")
+end
+
 -- The last operation ends while a coroutine that is no task blocks, at once or after some turns of the loop; then
 -- nothing keeps the loop.
 function cases.ends_when_idle()
@@ -74,6 +78,34 @@ function cases.pollable()
     end)
     assert(controller:loop())
     io.write(result[1])
+end
+
+-- A join of what waits for the one that joins, by `all` and by `run`; and a failed task that nobody holds any more.
+function cases.tasks()
+    local controller = cqueues.new()
+    controller:wrap(function()
+        local waiting
+        local function join()
+            return waiting:join()
+        end
+        waiting = sandbox.spawn(function()
+            return sandbox.all({ join })[1][2]
+        end)
+        print((waiting:join():match("deadlock")))
+        waiting = sandbox.spawn(function()
+            return sandbox.run(function()
+                sandbox.sleep(1)
+                return select(2, pcall(join)):match("deadlock"), select(2, sandbox.spawn(join):join()):match("deadlock")
+            end)
+        end)
+        print(waiting:join())
+        waiting = nil
+        sandbox.spawn(error, "lost", 0)
+    end)
+    assert(controller:loop())
+    io.stdout:flush()
+    collectgarbage()
+    collectgarbage()
 end
 
 -- LuaJIT only: a child that goes on with the loop. What waits in it is told.
