@@ -1,3 +1,4 @@
+local cases = require "spec.hosts.support.cases"
 local hosts = require "spec.hosts.support.hosts"
 local scratch = require "spec.support.scratch"
 
@@ -39,6 +40,13 @@ for _, abi in ipairs({ "lua5.4", "luajit" }) do
                 return scratch.shell(("%s; timeout 60 %s %s/program.lua %s"):format(
                     hosts.settings(abi), abi, folder, folder))
             end
+
+            it("runs that is in the README", function()
+                cases.write_readme_program("luv", folder .. "/readme.lua")
+                assert.equal("quick\n\nslow\n\n", scratch.shell(("%s; TMPDIR=%s timeout 60 %s %s/readme.lua"):format(
+                    hosts.settings(abi), folder, abi, folder)))
+                assert.same({}, scratch.list(folder .. "/chamvi-workspaces"))
+            end)
 
             it("has its loop run until all that began has ended, and no longer", function()
                 assert.equal("loop is over\n", output_of([[

@@ -1,3 +1,4 @@
+local cases = require "spec.hosts.support.cases"
 local hosts = require "spec.hosts.support.hosts"
 local scratch = require "spec.support.scratch"
 
@@ -227,24 +228,32 @@ describe("Neovim as a host:", function()
                 assert.equal(#expected, count)
             end)
 
-            local function shown_by(...)
-                local commands = { "luafile examples/neovim/command.lua", ... }
-                local ended = [[vim.fn.getline("$"):find("^%[")]]
-                table.insert(commands, ("lua vim.wait(20000, function() return %s end)"):format(ended))
-                table.insert(commands, ('silent write %s/shown'):format(folder))
+            -- What the buffer holds in the end, whose last line then has the pattern.
+            local function shown_by(ending, ...)
+                local commands = { ... }
+                table.insert(commands, ([[lua vim.wait(20000, function() return vim.fn.getline("$"):find("%s") end)]])
+                    :format(ending))
+                table.insert(commands, ("silent write %s/shown"):format(folder))
                 table.insert(commands, "quitall!")
                 assert.equal("", output_with(commands))
                 return scratch.read(folder .. "/shown")
             end
 
+            local COMMAND = "luafile examples/neovim/command.lua"
+
             it("of a command, whose output is shown", function()
-                assert.equal("out\nlast[exit code 4]\n", shown_by("Sandbox echo out; printf last; exit 4"))
-                assert.equal("out\n[exit code 0]\n", shown_by("Sandbox echo out"))
+                assert.equal("out\nlast[exit code 4]\n",
+                    shown_by("exit code", COMMAND, "Sandbox echo out; printf last; exit 4"))
             end)
 
             it("of a command that is stopped", function()
                 assert.equal("[SandboxError: the call was aborted: stopped by the user]\n",
-                    shown_by("Sandbox sleep 600", "SandboxStop"))
+                    shown_by("aborted", COMMAND, "Sandbox sleep 600", "SandboxStop"))
+            end)
+
+            it("of the README", function()
+                cases.write_readme_program("Neovim", folder .. "/readme.lua")
+                assert.equal("Linux\n", shown_by(".", ("luafile %s/readme.lua"):format(folder)))
             end)
         end)
 
