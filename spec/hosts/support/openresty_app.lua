@@ -122,37 +122,31 @@ function app.many()
     answer(tostring(sum))
 end
 
---- Commands that print at full speed for a time, and the largest gap of a timer of the worker meanwhile.
-function app.loud()
-    local count, seconds = tonumber(ngx.var.arg_commands), tonumber(ngx.var.arg_seconds)
+-- Runs a command as often at a time, and for as many seconds, as the arguments say. Gives how much they printed.
+local function commands(argv)
     local workspace = acquire(ngx.var.arg_run)
-    local over, last, largest = false, nil, 0
-    local function strike(premature)
-        ngx.update_time()
-        local now = ngx.now()
-        if last then
-            largest = math.max(largest, now - last)
-        end
-        last = now
-        if not over and not premature then
-            assert(ngx.timer.at(0.001, strike))
-        end
-    end
-    local functions, printed = {}, 0
-    for index = 1, count do
+    local functions, bytes = {}, 0
+    for index = 1, tonumber(ngx.var.arg_commands) do
         functions[index] = function()
-            local result = assert(workspace:exec({ "timeout", tostring(seconds), "yes", "a line of some length" }))
-            printed = printed + result.stdout_bytes
+            local result = assert(workspace:exec(argv, { timeout_ms = ngx.var.arg_seconds * 1000 }))
+            bytes = bytes + result.stdout_bytes
         end
     end
-    strike()
-    local all = sandbox.all(functions)
-    over = true
-    for _, results in ipairs(all) do
+    for _, results in ipairs(sandbox.all(functions)) do
         assert(results.n == 0, results[2])
     end
     assert(manager:release(ngx.var.arg_run))
-    answer(("largest gap %.1f ms, %.0f MB printed"):format(largest * 1000, printed / 1e6))
+    return bytes
+end
+
+--- Commands that print at full speed for a time, and how much that was.
+function app.loud()
+    answer(("%.0f MB"):format(commands({ "yes", "a line of some length" }) / 1e6))
+end
+
+--- Commands that only wait.
+function app.quiet()
+    answer(tostring(commands({ "sleep", "600" })))
 end
 
 --- Removes what has expired in an hour.
