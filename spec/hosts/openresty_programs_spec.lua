@@ -69,8 +69,8 @@ describe("a program for nginx,", function()
             end
             scratch.write(folder .. "/nginx.conf", configuration)
             local library = nginx.library()
-            start(("LUA_PATH='%s/?.lua;%s/?/init.lua' LUA_CPATH='%s/?.so' TMPDIR=%s %s -g '%s'"):format(library, library,
-                library, folder, nginx.command(folder), as_root()))
+            start(("LUA_PATH='%s/?.lua;%s/?/init.lua' LUA_CPATH='%s/?.so' TMPDIR=%s %s -g '%s'"):format(library,
+                library, library, folder, nginx.command(folder), as_root()))
         end)
 
         it("runs scripts", function()
@@ -123,7 +123,7 @@ describe("a program for nginx,", function()
         assert.equal("out\n\n", post("nothing"))
         local complaints = nginx.complaints(folder)
         assert.equal(1, #complaints, complaints[2])
-        assert.matches("chamvi.sandbox: the host can't be woken: can't wake the host's loop: a socket in the folder for "
-            .. "temporary files: No such file or directory; trying again", complaints[1], 1, true)
+        assert.matches("chamvi.sandbox: the host can't be woken: can't wake the host's loop: a socket in the folder "
+            .. "for temporary files: No such file or directory; trying again", complaints[1], 1, true)
     end)
 end)
