@@ -9,7 +9,7 @@ local PORT = tonumber(os.getenv("CHAMVI_BENCH_PORT") or 18080)
 local SECONDS = QUICK and 1 or 10
 local REQUESTS = QUICK and 200 or 10000
 local AT_A_TIME = QUICK and 50 or 500
-local ROUNDS = 5
+local ROUNDS = QUICK and 1 or 5
 
 local failed = false
 
@@ -65,11 +65,11 @@ local TIMER = 'init_worker_by_lua_block { require("bench.hosts.nginx_timer") }'
 
 with_nginx(TIMER, "env CHAMVI_BENCH_MS;", function(folder, worker)
     first(worker)
-    for _ = 1, 100 do
+    for _ = 1, 200 do
         if scratch.read(folder .. "/over") then
             break
         end
-        scratch.shell("sleep 1")
+        scratch.shell("sleep 0.5")
     end
     -- `print` writes into the log there.
     for line in scratch.read(folder .. "/error.log"):gmatch("(nginx, LuaJIT[^\n]-), context: ngx.timer") do
@@ -104,20 +104,22 @@ local function wrk(what)
         printed:match("Requests/sec:%s+(%S+)"))
 end
 
-local function in_background(folder, path)
-    scratch.shell(("curl -s --unix-socket %s/socket 'http://nginx%s' >/dev/null 2>&1 &"):format(folder, path))
-    scratch.shell("sleep 1")
+-- Measures beside a request that has such commands.
+local function beside(folder, location, what)
+    local path = ("/%s?run=%s&commands=50&seconds=%d"):format(location, location, SECONDS + 1)
+    scratch.shell(("curl -s --unix-socket %s/socket 'http://nginx%s' >%s/answer 2>&1 &"):format(folder, path, folder))
+    scratch.shell("sleep 0.5")
+    wrk(what)
+    nginx.wait_until(function()
+        return scratch.read(folder .. "/answer") ~= ""
+    end, "the end of the commands")
 end
 
 with_nginx(http(), "", function(folder, worker)
     first(worker)
     wrk("no commands")
-    in_background(folder, ("/quiet?run=quiet&commands=50&seconds=%d"):format(SECONDS + 3))
-    wrk("50 commands that wait")
-    scratch.shell("sleep 4")
-    in_background(folder, ("/loud?run=loud&commands=50&seconds=%d"):format(SECONDS + 3))
-    wrk("50 commands that print")
-    scratch.shell("sleep 4")
+    beside(folder, "quiet", "50 commands that wait")
+    beside(folder, "loud", "50 commands that print")
 end)
 
 -- ---- Many requests -----------------------------------------------------------------------------

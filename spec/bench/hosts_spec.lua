@@ -12,5 +12,12 @@ describe("bench/hosts/run", function()
                 assert.is_true(tonumber(strikes or 0) > 0, output)
             end
         end
+        for _, line in ipairs({
+            "nginx, LuaJIT, beside 50 commands that print: %d+ strikes, ",
+            "nginx, trivial location, 50 commands that print: p50 ",
+            "nginx, after 200 requests, 50 at a time: %d+ descriptors, ",
+        }) do
+            assert.matches("\n" .. line, output)
+        end
     end)
 end)

@@ -24,6 +24,7 @@ local HTTP = [[
         location /timer { content_by_lua_block { require("openresty_app").in_timer() } }
         location /hold { content_by_lua_block { require("openresty_app").hold() } }
         location /abort { content_by_lua_block { require("openresty_app").until_aborted() } }
+        location /slow { content_by_lua_block { require("openresty_app").slow() } }
         location /unaware { content_by_lua_block { require("openresty_app").until_gone() } }
         location /collect { content_by_lua_block { require("openresty_app").collect() } }
         location /many { content_by_lua_block { require("openresty_app").many() } }
@@ -60,10 +61,10 @@ describe("nginx with two workers:", function()
             options or "", folder, path))
     end
 
-    -- Begins a request whose command makes a file, and gives the process of its client.
-    local function begin(path)
-        local command = "curl -s --unix-socket %s/socket 'http://nginx%s' >/dev/null 2>&1 & echo $!"
-        local client = scratch.shell(command:format(folder, path))
+    -- Begins a request whose command makes a file, and gives the process of its client, which writes into a file.
+    local function begin(path, answer)
+        local command = "curl -s --unix-socket %s/socket 'http://nginx%s' >%s/%s 2>&1 & echo $!"
+        local client = tonumber(scratch.shell(command:format(folder, path, folder, answer or "no_answer")))
         wait_until(function()
             return scratch.shell(("ls %s/workspaces/*/begun 2>/dev/null || true"):format(folder)) ~= ""
         end, "the begin of the command")
@@ -248,6 +249,16 @@ describe("nginx with two workers:", function()
     it("a command that nobody waits for any more does not keep a worker", function()
         scratch.shell("kill " .. begin("/unaware?run=unaware"))
         end_workers()
+        assert.equal("", left())
+    end)
+
+    it("a request under way ends in the old worker", function()
+        local client = begin("/slow?run=slow", "answer")
+        end_workers()
+        wait_until(function()
+            return not scratch.is_alive(client)
+        end, "the answer")
+        assert.equal("out out out\n", scratch.read(folder .. "/answer"))
         assert.equal("", left())
     end)
 

@@ -122,6 +122,18 @@ function app.many()
     answer(tostring(sum))
 end
 
+--- One command after the other, the first a second long.
+function app.slow()
+    local workspace = acquire(ngx.var.arg_run)
+    local printed = {}
+    for index = 1, 3 do
+        local script = index == 1 and "touch begun; sleep 1; echo out" or "echo out"
+        printed[index] = assert(workspace:exec({ "sh", "-c", script })).stdout:match("%S+")
+    end
+    assert(manager:release(ngx.var.arg_run))
+    answer(table.concat(printed, " "))
+end
+
 -- Runs a command as often at a time, and for as many seconds, as the arguments say. Gives how much they printed.
 local function commands(argv)
     local workspace = acquire(ngx.var.arg_run)
