@@ -5,5 +5,7 @@ self = false -- a method need not use it
 exclude_files = { "build", "build-*" }
 
 files["spec"] = { std = "+busted" }
+-- Of hosts, which are there only inside them.
+read_globals = { "vim" }
 -- Definitions for the language server: functions without bodies.
 files["types"] = { ignore = { "211", "212", "241" } }

@@ -85,5 +85,10 @@ find_library(WSLAY_LIBRARY wslay REQUIRED)
 target_include_directories(chamvi_proto SYSTEM PRIVATE ${WSLAY_INCLUDE_DIR})
 target_link_libraries(chamvi_proto PUBLIC PkgConfig::CRYPTO ${WSLAY_LIBRARY})
 
+# The helper thread of a bell.
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+target_link_libraries(chamvi_bell PUBLIC Threads::Threads)
+
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 target_link_libraries(chamvi_codec PUBLIC PkgConfig::YAML)

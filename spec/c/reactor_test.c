@@ -273,6 +273,19 @@ static void step_does_not_wait_behind_a_completion(void **state)
     close_end(&end);
 }
 
+static void descriptor_wakes_for_a_completion_queued_outside_of_a_step(void **state)
+{
+    (void)state;
+    struct cv_completion completion;
+    cv_list_init(&completion.link);
+    cv_reactor_complete(&reactor, &completion, NULL);
+    assert_true(readable(0));
+    step(0);
+    assert_false(readable(0));
+    assert_ptr_equal(cv_reactor_first(&reactor), &completion);
+    cv_list_remove(&completion.link);
+}
+
 static void step_waits_as_long_as_it_is_told(void **state)
 {
     (void)state;
@@ -522,6 +535,7 @@ int main(void)
         TEST(source_detached_in_the_same_batch_is_not_called),
         TEST(completions_come_in_order_and_stay_until_taken),
         TEST(step_does_not_wait_behind_a_completion),
+        TEST(descriptor_wakes_for_a_completion_queued_outside_of_a_step),
         TEST(step_waits_as_long_as_it_is_told),
         TEST(signal_handler_of_the_host_does_no_harm),
         TEST(descriptor_is_quiet_while_nothing_is_there),

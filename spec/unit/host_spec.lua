@@ -62,12 +62,12 @@ describe("host.use", function()
 
     it("refuses a name that it does not know, and lists those that it does", function()
         for _, name in ipairs({ "", "Script", "nginx", "init" }) do
-            assert.equal("host.use: no such host; there are: script", refusal(name))
+            assert.matches("^host%.use: no such host; there are: script, [%a, ]+$", refusal(name))
         end
     end)
 
     it("refuses an adapter that lacks a function, by its name", function()
-        for name in pairs(script) do
+        for _, name in ipairs({ "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop" }) do
             local message = refusal(adapter({ [name] = false }))
             assert.equal(('host.use: the adapter has no function "%s"'):format(name), message)
         end
@@ -77,7 +77,7 @@ describe("host.use", function()
     it("refuses what is neither, and keeps what was chosen", function()
         host.use("script")
         for _, value in ipairs({ 1, true, print }) do
-            assert.matches("^host%.use: a name or an adapter is expected, got a %a+; the names are: script$",
+            assert.matches("^host%.use: a name or an adapter is expected, got a %a+; the names are: script, [%a, ]+$",
                 refusal(value))
         end
         assert.equal(script, host.current())

@@ -66,7 +66,11 @@ describe("the definitions #unsanitized", function()
         end)
 
         it("a host adapter", function()
-            assert_declared("chamvi.HostAdapter", host.current())
+            local given = { serve = print, forbids_waiting = print, log = print } -- what an adapter may have
+            for name, fn in pairs(host.current()) do
+                given[name] = fn
+            end
+            assert_declared("chamvi.HostAdapter", given)
         end)
 
         it("the limits", function()
@@ -256,7 +260,7 @@ clusters: [{name: k, cluster: {server: "https://localhost"}}]
             ["chamvi.sandbox.tools"] = {},
         }
         for _, name in ipairs({ "run", "spawn", "all", "sleep", "async", "loop" }) do
-            elsewhere["chamvi.sandbox"][name] = { LIBRARY .. "host/script.lua", "script", name }
+            elsewhere["chamvi.sandbox"][name] = { LIBRARY .. "host/scheduler.lua", "chamvi.Scheduler", name }
         end
         for name in pairs(definitions.read({ LIBRARY .. "rules.lua" }).classes.rules.members) do
             elsewhere["chamvi.sandbox"][name] = { LIBRARY .. "rules.lua", "rules", name }

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/uuid.h"
 #include "lua/args.h"
+#include "lua/bell.h"
 #include "lua/compat.h"
 #include "lua/completion.h"
 #include "lua/core.h"
@@ -76,6 +77,7 @@ static int module_open(lua_State *L)
     struct cv_err err;
     struct cv_core *core = lua_newuserdata(L, sizeof *core);
     core->open = core->net_open = false;
+    core->bell = CV_BELL_CLOSED;
     luaL_getmetatable(L, CV_CORE_TYPE);
     lua_setmetatable(L, -2);
     if (!supervisor_path(path, sizeof path)) {
@@ -107,6 +109,13 @@ static int module_now_ms(lua_State *L)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     lua_pushinteger(L, (lua_Integer)now.tv_sec * 1000 + now.tv_nsec / 1000000);
+    return 1;
+}
+
+/* core.is_yieldable() -> boolean: whether the running coroutine can yield here */
+static int module_is_yieldable(lua_State *L)
+{
+    lua_pushboolean(L, lua_isyieldable(L));
     return 1;
 }
 
@@ -181,6 +190,7 @@ static int core_close(lua_State *L)
     struct cv_core *core = check_core(L);
     if (core->open) {
         core->open = false;
+        cv_bell_close(&core->bell, cv_reactor_foreign(&core->host.reactor));
         if (core->net_open)
             cv_net_close(&core->net);
         core->net_open = false;
@@ -499,6 +509,9 @@ static const luaL_Reg core_methods[] = {
     {"stream_shutdown", cv_lua_net_shutdown},
     {"stream_close", cv_lua_net_shut},
     {"used", cv_lua_net_used},
+    {"bell", cv_lua_bell},
+    {"bell_answer", cv_lua_bell_answer},
+    {"bell_close", cv_lua_bell_close},
     {"close", core_close},
     {NULL, NULL},
 };
@@ -507,6 +520,7 @@ static const luaL_Reg module_functions[] = {
     {"open", module_open},
     {"uuid", module_uuid},
     {"now_ms", module_now_ms},
+    {"is_yieldable", module_is_yieldable},
     {NULL, NULL},
 };
 

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "bell/bell.h"
 #include "net/net.h"
 #include "process/host.h"
 
@@ -13,7 +14,8 @@
 
 struct cv_core {
     struct cv_host host;
-    struct cv_net net; /* made at the first request */
+    struct cv_net net;   /* made at the first request */
+    struct cv_bell bell; /* for hosts that ask for one */
     bool open;
     bool net_open;
 };

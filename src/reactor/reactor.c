@@ -126,16 +126,22 @@ void cv_source_close(struct cv_reactor *reactor, struct cv_source *source)
 /* ---- alarms ------------------------------------------------------------------------------- */
 
 /* The timerfd is only set when it would strike too late: an early strike costs less than a call. */
-static void set_clock(struct cv_reactor *reactor)
+static void set_clock(struct cv_reactor *reactor, int64_t deadline)
 {
-    const struct cv_timer *first = cv_heap_first(&reactor->alarms);
-    if (first == NULL || (reactor->clock_set != 0 && reactor->clock_set <= first->deadline))
+    if (reactor->clock_set != 0 && reactor->clock_set <= deadline)
         return;
     struct itimerspec when = {0};
-    when.it_value.tv_sec = first->deadline / 1000;
-    when.it_value.tv_nsec = (first->deadline % 1000) * 1000000 + 1; /* all zero would disarm it */
+    when.it_value.tv_sec = deadline / 1000;
+    when.it_value.tv_nsec = (deadline % 1000) * 1000000 + 1; /* all zero would disarm it */
     timerfd_settime(reactor->clock.fd, TFD_TIMER_ABSTIME, &when, NULL);
-    reactor->clock_set = first->deadline;
+    reactor->clock_set = deadline;
+}
+
+static void set_clock_for_alarms(struct cv_reactor *reactor)
+{
+    const struct cv_timer *first = cv_heap_first(&reactor->alarms);
+    if (first != NULL)
+        set_clock(reactor, first->deadline);
 }
 
 int cv_alarm_set(struct cv_reactor *reactor, struct cv_alarm *alarm, int64_t delay_ms)
@@ -144,7 +150,7 @@ int cv_alarm_set(struct cv_reactor *reactor, struct cv_alarm *alarm, int64_t del
     int64_t deadline = cv_clock_ms() + delay_ms + (delay_ms > 0 ? 1 : 0);
     if (cv_heap_set(&reactor->alarms, &alarm->timer, deadline) != 0)
         return -1;
-    set_clock(reactor);
+    set_clock_for_alarms(reactor);
     return 0;
 }
 
@@ -164,7 +170,7 @@ static void run_alarms(struct cv_reactor *reactor)
         struct cv_alarm *alarm = cv_list_entry(first, struct cv_alarm, timer);
         alarm->strike(alarm);
     }
-    set_clock(reactor);
+    set_clock_for_alarms(reactor);
 }
 
 /* ---- completions and the step ------------------------------------------------------------- */
@@ -174,6 +180,8 @@ void cv_reactor_complete(struct cv_reactor *reactor, struct cv_completion *compl
 {
     completion->owner = owner;
     cv_list_append(&reactor->completions, &completion->link);
+    if (!reactor->stepping && !cv_reactor_foreign(reactor))
+        set_clock(reactor, 1); /* long ago */
 }
 
 struct cv_completion *cv_reactor_first(const struct cv_reactor *reactor)
@@ -201,6 +209,7 @@ int cv_reactor_step(struct cv_reactor *reactor, int64_t timeout_ms, struct cv_er
     if (count < 0 && errno != EINTR)
         return cv_err_system(err, "closed", errno, "can't wait for events");
     reactor->batch_count = count < 0 ? 0 : count;
+    reactor->stepping = true;
     for (reactor->batch_at = 0; reactor->batch_at < reactor->batch_count;) {
         const struct epoll_event *event = &reactor->batch[reactor->batch_at++];
         struct cv_source *source = event->data.ptr;
@@ -209,5 +218,6 @@ int cv_reactor_step(struct cv_reactor *reactor, int64_t timeout_ms, struct cv_er
     }
     reactor->batch_at = reactor->batch_count = 0;
     run_alarms(reactor);
+    reactor->stepping = false;
     return 0;
 }

@@ -53,6 +53,7 @@ struct cv_reactor {
     struct epoll_event batch[CV_REACTOR_BATCH]; /* of the step under way */
     int batch_at;
     int batch_count;
+    bool stepping;
 };
 
 /* Makes the epoll set and the timerfd. 0, or -1 with `err`; then nothing is left open. */
@@ -83,7 +84,10 @@ int cv_alarm_set(struct cv_reactor *reactor, struct cv_alarm *alarm, int64_t del
 /* Harmless when the alarm is not set. */
 void cv_alarm_clear(struct cv_reactor *reactor, struct cv_alarm *alarm);
 
-/* Queues a completion that is in no list; `owner` is for cv_reactor_first's caller. */
+/*
+ * Queues a completion that is in no list; `owner` is for cv_reactor_first's caller. Outside of a
+ * step it makes the set's descriptor readable until the next step, for hosts that watch only that.
+ */
 void cv_reactor_complete(struct cv_reactor *reactor, struct cv_completion *completion,
                          const void *owner);
 /* The oldest completion, still queued, or NULL. */

@@ -1,11 +1,13 @@
 -- Calls into user code from places where nothing may wait: `on_output`, abort listeners.
 
+local compat = require "chamvi.sandbox.compat"
+
 local callback = {}
 
 local running = {} -- what the callbacks are that are being called now, outermost first
 
 local function finish(what, thread, resumed, ...)
-    local yielded = resumed and coroutine.status(thread) ~= "dead"
+    local yielded = resumed and compat.status(thread) ~= "dead"
     if yielded and coroutine.close then
         coroutine.close(thread) -- its to-be-closed variables belong to the callback too
     end
@@ -27,8 +29,8 @@ end
 ---@return any ... the results, or the raised value
 function callback.call(what, fn, ...)
     table.insert(running, what)
-    local thread = coroutine.create(pcall)
-    return finish(what, thread, coroutine.resume(thread, fn, ...))
+    local thread = compat.create(pcall)
+    return finish(what, thread, compat.resume(thread, fn, ...))
 end
 
 --- The callback that is being called now, or nil.

@@ -5,7 +5,17 @@ if not jit and _VERSION ~= "Lua 5.4" then
     error(("chamvi.sandbox needs Lua 5.4 or LuaJIT; this is %s"):format(_VERSION), 0)
 end
 
+local native = require "chamvi.sandbox.core"
+
 local compat = {}
+
+-- For the library's own coroutines. OpenResty has others under Lua's names, which end with the request that made them,
+-- and keeps Lua's own beside them: ngx_http_lua_inject_coroutine_api of lua-nginx-module.
+compat.create = rawget(coroutine, "_create") or coroutine.create
+compat.resume = rawget(coroutine, "_resume") or coroutine.resume
+compat.yield = rawget(coroutine, "_yield") or coroutine.yield
+compat.status = rawget(coroutine, "_status") or coroutine.status
+compat.is_yieldable = native.is_yieldable -- OpenResty has lost coroutine.isyieldable
 
 compat.unpack = table.unpack or unpack
 

@@ -42,4 +42,6 @@ for _, name in ipairs({ "run", "spawn", "all", "sleep", "async", "loop" }) do
     end
 end
 
+host.current() -- loads the adapter: that of copas has to see threads begin
+
 return sandbox

@@ -10,8 +10,10 @@ local loop = {}
 
 local core -- made at the first use, so that loading the library before a fork is fine
 local handlers = {} -- by id, until its last completion
+local asides = {} -- the ids of those that are not counted
 local expected = 0 -- how many handlers there are
 local begun = function() end -- called when there is one more
+local idle_listeners = {} -- called when there is none any more
 
 -- What more follows under the same id: the output of an exec; the news of a request or a stream.
 local NOT_LAST = { output = true, head = true, open = true, chunk = true, drained = true, eof = true }
@@ -43,6 +45,14 @@ function loop.expect(id, handler)
     begun()
 end
 
+--- The same for an operation that is nobody's work, such as a timer of the host's adapter: it counts as none.
+---@param id integer
+---@param handler fun(what: string, ...)
+function loop.expect_aside(id, handler)
+    handlers[id] = handler
+    asides[id] = true
+end
+
 --- Has `fn()` called whenever an operation has begun. It must neither wait nor yield.
 ---@param fn fun()
 function loop.on_begin(fn)
@@ -55,6 +65,21 @@ function loop.idle()
     return expected == 0
 end
 
+--- Tells all workspaces to remove themselves, without waiting, as at the end of the program. After it nothing can be
+--- used.
+function loop.close()
+    if core then
+        core:close()
+    end
+end
+
+--- Has `fn()` called whenever the last operation that was under way has ended, also when somebody else than the host's
+--- loop ran the core. It must neither wait nor yield.
+---@param fn fun()
+function loop.on_idle(fn)
+    table.insert(idle_listeners, fn)
+end
+
 local function deliver(id, what, ...)
     if id == nil then
         return false
@@ -63,9 +88,17 @@ local function deliver(id, what, ...)
     if handler then
         if not NOT_LAST[what] then
             handlers[id] = nil
-            expected = expected - 1
+            expected = expected - (asides[id] and 0 or 1)
         end
         handler(what, ...)
+        if expected == 0 and not asides[id] then
+            for _, listener in ipairs(idle_listeners) do
+                listener()
+            end
+        end
+        if not NOT_LAST[what] then
+            asides[id] = nil
+        end
     end
     return true
 end

@@ -1,7 +1,15 @@
--- Where failures go that nobody waits for: one line on stderr.
+-- Where failures go that nobody waits for: one line in the host's log, or on stderr.
+
+local host = require "chamvi.sandbox.host"
 
 --- Writes one line; what `message` says after its first line is left out.
 ---@param message string
 return function(message)
-    io.stderr:write("chamvi.sandbox: ", (message:match("^[^\r\n]*")), "\n")
+    local line = "chamvi.sandbox: " .. message:match("^[^\r\n]*")
+    local log = host.current().log
+    if log then
+        log(line)
+    else
+        io.stderr:write(line, "\n")
+    end
 end

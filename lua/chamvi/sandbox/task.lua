@@ -56,7 +56,7 @@ function Future:subscribe(wake)
 end
 
 local function resume(thread, ...)
-    local ok, err = coroutine.resume(thread, ...)
+    local ok, err = compat.resume(thread, ...)
     if not ok then
         error(err, 0) -- only for want of memory or stack: jobs run under pcall
     end
@@ -75,6 +75,10 @@ end
 ---@param what string the function that would wait
 function task.check_may_wait(what)
     local inside = forbids_waiting()
+    if not inside and not is_job(coroutine.running()) then
+        local adapter = host.current()
+        inside = adapter.forbids_waiting and adapter.forbids_waiting()
+    end
     if inside then
         error(("%s waits, and %s must not: use sandbox.spawn there"):format(what, inside), 3)
     end
@@ -85,7 +89,7 @@ end
 ---@return boolean
 function task.can_wait()
     if is_job(coroutine.running()) then
-        return coroutine.isyieldable()
+        return compat.is_yieldable()
     end
     return not callback.current() and host.current().can_wait()
 end
@@ -100,7 +104,7 @@ function task.wait(future)
             future:subscribe(function()
                 resume(thread)
             end)
-            coroutine.yield()
+            compat.yield()
         else
             host.current().wait(future)
         end
@@ -126,7 +130,7 @@ function task.start(fn, ...)
             future:fail((...))
         end
     end
-    thread = coroutine.create(function(...)
+    thread = compat.create(function(...)
         ended(pcall(fn, ...))
     end)
     jobs[thread] = true

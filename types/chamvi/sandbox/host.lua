@@ -28,9 +28,11 @@ function Future:subscribe(wake) end
 ---@field loop fun(): chamvi.Loop
 ---@field serve? fun() called when an operation begins, maybe with nobody waiting for it: from here on the host's own
 ---   loop has to run the core until `idle` of chamvi.sandbox.loop says that nothing is under way. Must not wait
+---@field forbids_waiting? fun(): string|nil what the caller is in, when nothing may wait there, for an error's message
+---@field log? fun(line: string) where failures go that nobody waits for; default: stderr
 
 --- Picks the host. To be called before anything waits or spawns: tasks stay with the host that they began in.
----@param adapter string|chamvi.HostAdapter|nil the name of a host ("script"), or an adapter; nil: the host is detected
+---@param adapter string|chamvi.HostAdapter|nil the name of a host ("luv"), or an adapter; nil: the host is detected
 ---   again. Anything else raises an InvalidAgentDefinitionError
 function host.use(adapter) end
 

@@ -19,14 +19,34 @@ local host = {}
 ---@field loop fun(): chamvi.Loop
 ---@field serve? fun() called when an operation begins, maybe with nobody waiting for it: from here on the host's own
 ---   loop has to run the core until `idle` of chamvi.sandbox.loop says that nothing is under way. Must not wait
+---@field forbids_waiting? fun(): string|nil what the caller is in, when nothing may wait there, for an error's message
+---@field log? fun(line: string) where failures go that nobody waits for; default: stderr
 
 local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop" }
 
-local NAMES = { "script" } -- the adapters of the library: chamvi.sandbox.host.<name>
+-- The adapters of the library: chamvi.sandbox.host.<name>
+local NAMES = { "script", "luv", "cqueues", "copas", "openresty" }
+
+local function loaded(module)
+    return function()
+        return package.loaded[module] ~= nil
+    end
+end
+
+-- nginx's module for HTTP; its other ones are no host.
+local function in_nginx()
+    local ngx = package.loaded.ngx
+    return type(ngx) == "table" and ngx.config ~= nil and ngx.config.subsystem == "http"
+end
 
 -- Hosts that are detected, in this order: the name, and whether the program has that host's module at all. Only then
 -- is the adapter loaded, and its `running()` tells whether the caller is in that host now.
-local DETECTED = {}
+local DETECTED = {
+    { name = "openresty", is_there = in_nginx },
+    { name = "cqueues", is_there = loaded("cqueues") },
+    { name = "copas", is_there = loaded("copas") },
+    { name = "luv", is_there = loaded("luv") }, -- the last, since Neovim's loop always runs
+}
 
 local chosen -- by `use`
 
@@ -48,7 +68,7 @@ local function check(adapter)
 end
 
 --- Picks the host. To be called before anything waits or spawns: tasks stay with the host that they began in.
----@param adapter string|chamvi.HostAdapter|nil the name of a host ("script"), or an adapter; nil: the host is detected
+---@param adapter string|chamvi.HostAdapter|nil the name of a host ("luv"), or an adapter; nil: the host is detected
 ---   again. Anything else raises an InvalidAgentDefinitionError
 function host.use(adapter)
     if type(adapter) == "string" then

@@ -1,0 +1,427 @@
+-- Tasks for hosts that have none of their own, and who runs them.
+--
+-- A driver is a queue of tasks that one loop runs. A host has one for the program; a coroutine inside a task
+-- that is no task itself can only block, so a `run` or `all` there gets a driver of its own: while it lasts
+-- the outer tasks stand still, and a join on one of them would never end.
+
+local arguments = require "chamvi.sandbox.host.arguments"
+local callback = require "chamvi.sandbox.callback"
+local compat = require "chamvi.sandbox.compat"
+local jobs = require "chamvi.sandbox.task"
+local loop = require "chamvi.sandbox.loop"
+local scopes = require "chamvi.sandbox.host.scopes"
+
+---@class chamvi.SchedulerMeans what a host gives
+---@field turn fun(is_over: (fun(): boolean), at_once: boolean) runs the core until something has happened, maybe that
+---   `is_over()`; `at_once`: without waiting. Here a call blocks
+---@field wake fun() called when tasks of the program can go on and nobody runs them: `turn` has to be called soon, by
+---   the host's own loop
+---@field begins_later? fun(): boolean whether a task that is spawned here must not begin at once
+
+---@class chamvi.Scheduler
+local Scheduler = {}
+Scheduler.__index = Scheduler
+
+-- What a task yields that waits. Whatever else a task yields only lets the others run.
+local WAIT = {}
+
+local tasks = {} -- the tasks that have not ended, by coroutine
+
+local function new_driver(means)
+    return { means = means, ready = {}, first = 1, last = 0, current = nil, running = false }
+end
+
+local active -- the innermost driver that is running
+
+local function make_ready(task)
+    -- One that was left by a raise may still be subscribed to what it waited for.
+    if not task.ready and not task.done then
+        local driver = task.driver
+        task.ready = true
+        driver.last = driver.last + 1
+        driver.ready[driver.last] = task
+        if not driver.running then
+            driver.means.wake()
+        end
+    end
+end
+
+local function has_ready(driver)
+    return driver.first <= driver.last
+end
+
+local function end_task(task, ok, ...)
+    tasks[task.thread] = nil
+    task.thread = nil
+    scopes.finish(task, ok, ...)
+end
+
+local function resume(task)
+    if task.done then -- its coroutine was closed
+        return
+    end
+    local ok, yielded = coroutine.resume(task.thread)
+    if task.done then
+        return
+    end
+    if not ok then -- only for want of memory or stack: `scopes.call` catches all else
+        end_task(task, false, yielded)
+    elseif yielded ~= WAIT then
+        make_ready(task)
+    end
+end
+
+local function new_task(scope, driver, fn, packed)
+    local task = scopes.enter(scope)
+    task.driver = driver
+    task.thread = coroutine.create(function()
+        scopes.call(end_task, task, fn, packed)
+    end)
+    tasks[task.thread] = task
+    make_ready(task)
+    return task
+end
+
+local function run_ready(driver)
+    -- Up to those that are ready now, so that the core gets its turn.
+    for _ = driver.first, driver.last do
+        local task = driver.ready[driver.first]
+        driver.ready[driver.first] = nil
+        driver.first = driver.first + 1
+        task.ready = false
+        driver.current = task
+        resume(task)
+        driver.current = nil
+    end
+end
+
+-- Runs `step(driver)` with the driver as the active one.
+local function as_active(driver, step, ...)
+    local outer = active
+    active, driver.running = driver, true
+    local ok, err = pcall(step, driver, ...)
+    active, driver.running, driver.current = outer, false, nil
+    if has_ready(driver) then
+        driver.means.wake()
+    end
+    if not ok then
+        error(err, 0)
+    end
+end
+
+local function run_until(driver, future)
+    local function is_over()
+        return future.done or has_ready(driver)
+    end
+    while not future.done do
+        run_ready(driver)
+        if not future.done then
+            driver.means.turn(is_over, has_ready(driver))
+        end
+    end
+end
+
+-- Blocks until the future is done. What others begin meanwhile is not the running task's.
+local function block(means, future)
+    local driver, task = active, active and active.current
+    if driver then
+        driver.current = nil
+    end
+    local function is_over()
+        return future.done
+    end
+    local ok, err = true, nil
+    while ok and not future.done do
+        ok, err = pcall(means.turn, is_over, false)
+    end
+    if driver then
+        driver.current = task
+    end
+    if not ok then
+        error(err, 0)
+    end
+end
+
+-- Parks the running task until the future is done. `on` has the tasks that it waits for, if any, as values.
+local function park(task, future, on)
+    task.waits_for = on
+    future:subscribe(function()
+        make_ready(task)
+    end)
+    repeat
+        coroutine.yield(WAIT)
+    until future.done
+    task.waits_for = nil
+end
+
+local function current()
+    local thread = coroutine.running()
+    return thread and tasks[thread]
+end
+
+-- The running task, if it can yield: below a C function such as table.sort, and while its coroutine is
+-- being closed, it can't, and has to block like a coroutine that is no task.
+local function yieldable()
+    local task = current()
+    return task and coroutine.isyieldable() and task
+end
+
+function Scheduler:wait(future)
+    local task = yieldable()
+    if task then
+        park(task, future)
+    else
+        block(self._means, future)
+    end
+end
+
+function Scheduler:can_wait()
+    return not current() or coroutine.isyieldable()
+end
+
+-- Where a task goes that is spawned here: to the scope and driver of the task that is running, also when
+-- one of its coroutines calls.
+local function place(self)
+    local task = active and active.current
+    if task then
+        return task.scope, task.driver
+    end
+    return scopes.ambient, self._program
+end
+
+-- For `join`.
+local function await(task)
+    local caller = current()
+    if caller and scopes.depends_on(task, caller) then
+        error("task:join: deadlock: the task waits for the one that would join it", 3)
+    end
+    caller = yieldable()
+    if caller and caller.driver == task.driver then
+        park(caller, task.ended, { task })
+    elseif task.driver.running then
+        error("task:join: deadlock: the task stands still while a coroutine that is no task waits", 3)
+    else
+        as_active(task.driver, run_until, task.ended)
+    end
+end
+
+local function spawn(self, fn, ...)
+    local packed, handle = compat.pack(...), nil
+    local function begin(step)
+        local scope, driver = place(self)
+        handle = scopes.handle(new_task(scope, driver, fn, packed), await)
+        if step then
+            step(driver)
+        end
+    end
+    local begins_later = self._means.begins_later
+    if active or callback.current() or begins_later and begins_later() then
+        begin()
+    else
+        as_active(self._program, function()
+            begin(run_ready)
+        end)
+    end
+    return handle
+end
+
+--- Starts a task. In a task it begins when the others had their turn; elsewhere it runs at once up to its
+--- first wait, and goes on while `run`, `all`, `join` or `loop():step()` run.
+---@param fn function
+---@param ... any its arguments
+---@return chamvi.Task
+function Scheduler:spawn(fn, ...)
+    arguments.check_function(fn, 1, "spawn")
+    return spawn(self, fn, ...)
+end
+
+--- Runs `fn(...)` as a task, with every task that it spawns, to the end.
+--- A task that failed and that nobody joined is reported on stderr, one line each.
+---@param fn function
+---@param ... any its arguments
+---@return any ... the results of fn; what fn raised is raised again, a string with its traceback
+function Scheduler:run(fn, ...)
+    arguments.check_function(fn, 1, "run")
+    jobs.check_may_wait("run")
+    local scope, caller = scopes.new(), yieldable()
+    local driver = caller and caller.driver or active and new_driver(self._means) or self._program
+    local main = new_task(scope, driver, fn, compat.pack(...))
+    main.joined = true
+    if caller then
+        park(caller, scope.empty, scope.live)
+    else
+        as_active(driver, run_until, scope.empty)
+    end
+    scopes.report(scope)
+    return scopes.results(main)
+end
+
+--- Runs functions as tasks and waits for all of them.
+---@param functions function[]
+---@return table[] # for each function, in its place, a list with `n`: what it returned, or nil and what it raised
+function Scheduler:all(functions)
+    arguments.check_functions(functions)
+    jobs.check_may_wait("all")
+
+    local caller = yieldable()
+    local scope, driver = place(self)
+    local nested = not caller and active ~= nil
+    if nested then
+        scope, driver = scopes.new(), new_driver(self._means)
+    end
+    local started, left, all_ended = {}, #functions, jobs.future()
+    for index = 1, #functions do
+        local task = new_task(scope, driver, functions[index], compat.pack())
+        task.joined = true
+        task.ended:subscribe(function()
+            left = left - 1
+            if left == 0 then
+                all_ended:set()
+            end
+        end)
+        started[index] = task
+    end
+    if #functions > 0 then
+        if caller then
+            park(caller, all_ended, started)
+        else
+            as_active(driver, run_until, nested and scope.empty or all_ended)
+        end
+        if nested then
+            scopes.report(scope)
+        end
+    end
+
+    local results = {}
+    for index, task in ipairs(started) do
+        results[index] = task.results
+    end
+    return results
+end
+
+--- Waits.
+---@param ms integer milliseconds, 0 or more
+---@return true|nil
+---@return chamvi.Error? err
+function Scheduler:sleep(ms)
+    arguments.check_time(ms)
+    jobs.check_may_wait("sleep")
+    return jobs.pause(ms)
+end
+
+--- Runs `fn()` as a task and calls `done` with its results, or with nil and what it raised. For programs
+--- that work with callbacks; returns at once.
+---@param fn function
+---@param done function what it raises itself is reported on stderr
+function Scheduler:async(fn, done)
+    arguments.check_function(fn, 1, "async")
+    arguments.check_function(done, 2, "async")
+    spawn(self, arguments.with_callback(fn, done))
+end
+
+---@class chamvi.Loop
+local Loop = {}
+Loop.__index = Loop
+
+--- The descriptor to watch. It stays the same.
+---@return integer|nil fd
+---@return chamvi.Error? err
+function Loop.pollfd(_)
+    local core, err = loop.core()
+    if not core then
+        return nil, err
+    end
+    return core:pollfd()
+end
+
+--- What to watch the descriptor for: "r".
+---@return string|nil events
+---@return chamvi.Error? err
+function Loop.events(_)
+    local core, err = loop.core()
+    if not core then
+        return nil, err
+    end
+    return core:events()
+end
+
+--- 0 while there is something to do at once, else nil: then the descriptor tells.
+---@return 0|nil
+function Loop:timeout()
+    if has_ready(self._program) then
+        return 0
+    end
+    local core = loop.core()
+    return core and core:timeout()
+end
+
+--- Handles what is there and runs the tasks that can go on. To be called when the descriptor is readable or
+--- the timeout is 0.
+---@param timeout_ms? integer how long to wait for something to do; default 0
+---@return true|nil
+---@return chamvi.Error? err
+function Loop:step(timeout_ms)
+    if active or callback.current() then
+        error("loop:step called from inside a task or callback", 2)
+    end
+    local ok, err = pcall(as_active, self._program, function(program)
+        loop.pump(has_ready(program) and 0 or timeout_ms or 0)
+        run_ready(program)
+    end)
+    if not ok then
+        return nil, err
+    end
+    return true
+end
+
+--- The library's loop as an object that another loop can serve: the protocol of cqueues, with `step`.
+---@return chamvi.Loop
+function Scheduler:loop()
+    return self._loop
+end
+
+--- Runs the core and then, unless they are being run, the tasks of the program that can go on. To be called by the
+--- host's loop.
+---@param pump fun() runs the core without waiting
+function Scheduler:turn(pump)
+    if active then
+        pump()
+    else
+        as_active(self._program, function(program)
+            pump()
+            run_ready(program)
+        end)
+    end
+end
+
+local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop", "turn" }
+
+local scheduler = {}
+
+--- Whether tasks of some scheduler are being run, so that what is spawned now is theirs.
+---@return boolean
+function scheduler.is_running()
+    return active ~= nil
+end
+
+--- The functions of a host adapter, and `turn`, none of which takes the scheduler as an argument.
+---@param means chamvi.SchedulerMeans
+---@return table<string, function>
+function scheduler.new(means)
+    local program = new_driver(means)
+    local self = setmetatable({
+        _means = means,
+        _program = program,
+        _loop = setmetatable({ _program = program }, Loop),
+    }, Scheduler)
+    local functions = {}
+    for _, name in ipairs(FUNCTIONS) do
+        local method = Scheduler[name]
+        functions[name] = function(...)
+            return method(self, ...)
+        end
+    end
+    return functions
+end
+
+return scheduler
