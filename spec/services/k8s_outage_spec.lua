@@ -1,5 +1,5 @@
--- A real API server that goes and comes back. The last of the specs on a cluster, whose other parts take most of a minute
--- to find it again.
+-- A real API server that goes and comes back. The last of the specs on a cluster, whose other parts take most of a
+-- minute to find it again.
 
 local k8s = require "chamvi.sandbox.k8s"
 local k8s_cluster = require "spec.support.k8s_cluster"
@@ -15,7 +15,7 @@ describe("a workspace on a real cluster", function()
         cluster:watch()
         local workspace = assert(k8s.create_kubernetes_sandbox(cluster:options()):create({ run_id = "run" }))
         sandbox.run(function()
-            local begun, start_again = false, nil
+            local begun = false
             local task = sandbox.spawn(workspace.exec, workspace, { "sh", "-c", "echo begun; sleep 1000" }, {
                 on_output = function()
                     begun = true
@@ -24,7 +24,7 @@ describe("a workspace on a real cluster", function()
             repeat
                 assert(sandbox.sleep(20))
             until begun
-            start_again = cluster:stop_api()
+            local start_again = cluster:stop_api()
             local result, err = task:join()
             assert.is_nil(result)
             assert.equal("transport_lost", err.code, tostring(err))
