@@ -2,14 +2,13 @@
 -- removed with its volume on dispose.
 
 local addresses = require "chamvi.sandbox.docker.address"
-local at_most = require "chamvi.sandbox.at_most"
-local callback = require "chamvi.sandbox.callback"
 local clocks = require "chamvi.sandbox.clock"
 local collect = require "chamvi.sandbox.docker.collect"
 local compat = require "chamvi.sandbox.compat"
 local constants = require "chamvi.sandbox.constants"
 local container = require "chamvi.sandbox.docker.container"
 local create_remote_workspace = require "chamvi.sandbox.remote"
+local creation = require "chamvi.sandbox.creation"
 local engines = require "chamvi.sandbox.docker.engine"
 local errors = require "chamvi.sandbox.errors"
 local git_argv = require "chamvi.sandbox.git_argv"
@@ -22,7 +21,6 @@ local reporter = require "chamvi.sandbox.reporter"
 local rules = require "chamvi.sandbox.rules"
 local start = require "chamvi.sandbox.docker.start"
 local task = require "chamvi.sandbox.task"
-local timer = require "chamvi.sandbox.timer"
 local transports = require "chamvi.sandbox.docker.transport"
 
 local docker = {}
@@ -32,9 +30,6 @@ docker.CONTAINER_NAME_PREFIX = container.NAME_PREFIX
 docker.SANDBOX_USER = container.USER
 
 local NAME = "docker"
--- How often and how long apart a container is looked for that has to go.
-local CLEAN_UP_TRIES = 5
-local CLEAN_UP_PAUSE_MS = 1000
 
 local HOST_OPTIONS = {
     host = options.string,
@@ -92,40 +87,6 @@ local PROVIDER_OPTIONS = {
 ---@field serveraddress? string
 ---@field identitytoken? string instead of a password
 ---@field registrytoken? string
-
--- Has the container of a create that failed go, if there is one. When the answer to the request for it was lost, it may
--- still come, and is looked for a while. Keeps in `last.err` why it may be left.
-local function try_to_remove(transport, signal, last)
-    for try = 1, CLEAN_UP_TRIES do
-        local removed, err, found = transport:remove(signal)
-        if signal.aborted then
-            return
-        end
-        last.err = err
-        if removed and (found or transport.created) then
-            return
-        end
-        if try < CLEAN_UP_TRIES then
-            task.pause(CLEAN_UP_PAUSE_MS)
-        end
-    end
-end
-
-local function clean_up(self, transport)
-    if transport.created == false then
-        return
-    end
-    local last = { err = errors.sandbox("timed_out", "the engine does not answer") }
-    at_most(limits.CLEAN_UP, function(signal)
-        try_to_remove(transport, signal, last)
-    end)
-    if last.err then
-        local message = "the container %s of a create that failed may be left: %s"
-        self.on_error(errors.sandbox("remove_failed", message:format(transport.name, last.err.message), {
-            cause = last.err,
-        }))
-    end
-end
 
 -- Everything of a create that has a container. Returns the workspace.
 local function fill(self, transport, given, info, id)
@@ -202,56 +163,11 @@ local function create(self, given)
     local workspace
     workspace, err = fill(self, transport, given, info, id)
     if not workspace then
-        clean_up(self, transport)
+        creation.clean_up(transport, "the container " .. transport.name, limits.CLEAN_UP, self.on_error)
         return nil, err
     end
     self.on_event({ phase = "ready", message = "ready: " .. id })
     return workspace
-end
-
--- Waits for a create. After an abort not for ever: an engine that hangs may have made a container all the same, which
--- is then removed in the background.
-local function await(self, job, signal)
-    if signal and not job.done then
-        local either, cancel = task.future(), nil
-        local function wake()
-            either:set()
-        end
-        job:subscribe(wake)
-        local forget = signal:on_abort(function()
-            cancel = timer(limits.ABORT, wake)
-        end)
-        task.wait(either)
-        forget()
-        if cancel then
-            cancel()
-        end
-        if not job.done then
-            task.start(function()
-                local workspace = task.wait(job)
-                local disposed, err = not workspace, nil
-                if workspace then
-                    disposed, err = workspace:dispose()
-                end
-                if not disposed then
-                    self.on_error(err)
-                end
-            end)
-            return nil, task.aborted(signal)
-        end
-    end
-    return task.wait(job)
-end
-
-local function event_teller(on_event, on_error)
-    return function(event)
-        if on_event then
-            local ok, err = callback.call("on_event", on_event, event)
-            if not ok then
-                on_error(err)
-            end
-        end
-    end
 end
 
 ---@class chamvi.DockerProvider
@@ -274,7 +190,7 @@ function docker.create_docker_sandbox(given)
         registry_auth = options.copy(settings.registry_auth),
         now = clocks(settings.clock),
         on_error = on_error,
-        on_event = event_teller(settings.on_event, on_error),
+        on_event = creation.event_teller(settings.on_event, on_error),
     }
 
     --- Makes a workspace: pulls the image where that is the policy, makes and starts a container, checks the repository
@@ -296,7 +212,7 @@ function docker.create_docker_sandbox(given)
         asked.image = asked.image or self.image
         asked.limits = rules.resolve_limits(self.limits, asked.limits)
         local workspace
-        workspace, err = await(self, task.start(create, self, asked), asked.signal)
+        workspace, err = creation.await(task.start(create, self, asked), asked.signal, limits.ABORT, self.on_error)
         if not workspace then
             return nil, provider.create_error("at " .. address.name, err)
         end

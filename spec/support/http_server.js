@@ -109,6 +109,16 @@ const upgrades = {
     socket.on('data', (data) => { bytes += data.length; });
     socket.on('end', () => socket.end(String(bytes)));
   },
+  // Reads nothing for a while, and says how many bytes have come.
+  late(socket, head) {
+    let bytes = head.length;
+    socket.on('data', (data) => {
+      bytes += data.length;
+      socket.write(bytes + '\n');
+    });
+    socket.pause();
+    setTimeout(() => socket.resume(), 200);
+  },
   docker(socket) {
     socket.write(Buffer.concat([frame(1, Buffer.from('out')), frame(2, Buffer.from('err'))]));
     socket.end(frame(1, Buffer.from('put')));

@@ -313,6 +313,23 @@ describe("http", function()
             end)
         end
 
+        it("takes all that is written to a server that reads late", function()
+            local stream = assert(http.stream(on_tls("tls", "/late", { upgrade = "tcp" })))
+            local all, text = 16000000, ""
+            sandbox.run(function()
+                local writer = sandbox.spawn(function()
+                    for _ = 1, all / 10000 do -- each behind what waits
+                        assert(stream:write(("x"):rep(10000)))
+                    end
+                end)
+                repeat
+                    text = (text .. assert(stream:read())):sub(-100)
+                until text:find(("%d\n"):format(all), 1, true)
+                writer:join()
+            end)
+            stream:close()
+        end)
+
         it("lets others have their turn while a quick server takes all that we write", function()
             local stream = assert(http.stream(on_tcp("/count", { upgrade = "tcp" })))
             sandbox.run(function()

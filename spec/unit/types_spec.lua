@@ -13,7 +13,8 @@ local workspace_tools = require "chamvi.sandbox.workspace_tools"
 
 local LIBRARY = "lua/chamvi/sandbox/"
 local LOCAL = "providers/local/init.lua"
-local K8S = "providers/k8s/kubeconfig.lua"
+local KUBECONFIG = "providers/k8s/kubeconfig.lua"
+local K8S = "providers/k8s/init.lua"
 local DOCKER = "providers/docker/init.lua"
 
 local function files(folder, name)
@@ -80,6 +81,7 @@ describe("the definitions #unsanitized", function()
             local repository = scratch.repository(place.folder .. "/repository")
             assert_declared("chamvi.LocalProvider", place.provider())
             assert_declared("chamvi.DockerProvider", docker.create_docker_sandbox())
+            assert_declared("chamvi.KubernetesProvider", k8s.create_kubernetes_sandbox({ namespace = "x" }))
             place.with(function(workspace)
                 assert_declared("chamvi.Workspace", workspace)
                 assert_declared("chamvi.WorkspaceInfo", workspace.info)
@@ -152,6 +154,10 @@ clusters: [{name: k, cluster: {server: "https://localhost"}}]
             assert_declared("chamvi.KubeConfig", assert(k8s.load_kube_config({ path = path })))
         end)
 
+        it("a client for pods", function()
+            assert_declared("chamvi.PodClient", k8s.create_pod_client({ namespace = "x" }))
+        end)
+
         it("a collector", function()
             assert_declared("chamvi.OutputCollector", sandbox.create_output_collector(1))
         end)
@@ -167,7 +173,9 @@ clusters: [{name: k, cluster: {server: "https://localhost"}}]
             ["chamvi.RegistryAuth"] = { DOCKER, "AUTH_OPTIONS" },
             ["chamvi.WorkspaceManagerOptions"] = { LIBRARY .. "manager.lua", "MANAGER_OPTIONS" },
             ["chamvi.AcquireOptions"] = { LIBRARY .. "manager.lua", "ACQUIRE_OPTIONS" },
-            ["chamvi.KubeConfigOptions"] = { K8S, "OPTIONS" },
+            ["chamvi.KubeConfigOptions"] = { KUBECONFIG, "OPTIONS" },
+            ["chamvi.PodClientOptions"] = { K8S, "CLIENT_OPTIONS" },
+            ["chamvi.KubernetesOptions"] = { K8S, "PROVIDER_OPTIONS" },
             ["chamvi.OpenAIOptions"] = { LIBRARY .. "tools.lua", "OPENAI_OPTIONS" },
             ["chamvi.CloseOptions"] = { LIBRARY .. "manager.lua", "CLOSE_OPTIONS" },
         }
@@ -175,7 +183,7 @@ clusters: [{name: k, cluster: {server: "https://localhost"}}]
             it("the options " .. class, function()
                 local checked = scratch.read(from[1]):match("local " .. from[2] .. " = (%b{})")
                 local names, fields = {}, {}
-                for name in checked:gsub("%b()", ""):gmatch("([%w_]+) = options%.") do
+                for name in checked:gsub("%b()", ""):gmatch("([%w_]+) = [%a_]") do
                     names[name] = true
                 end
                 for name in pairs(declared.classes[class].members) do
@@ -219,7 +227,11 @@ clusters: [{name: k, cluster: {server: "https://localhost"}}]
 
         it("the classes", function()
             -- Their functions are local ones of the constructors.
-            for class, path in pairs({ ["chamvi.LocalProvider"] = LOCAL, ["chamvi.DockerProvider"] = DOCKER }) do
+            for class, path in pairs({
+                ["chamvi.LocalProvider"] = LOCAL,
+                ["chamvi.DockerProvider"] = DOCKER,
+                ["chamvi.KubernetesProvider"] = K8S,
+            }) do
                 local functions = definitions.read({ path }).functions
                 local provider = sources.classes[class].members
                 provider.create, provider.collect_garbage = functions.create_workspace, functions.collect_garbage
@@ -243,6 +255,7 @@ clusters: [{name: k, cluster: {server: "https://localhost"}}]
             },
             ["chamvi.sandbox.local"] = { create_local_sandbox = { LOCAL, "local_sandbox", "create_local_sandbox" } },
             ["chamvi.sandbox.docker"] = { create_docker_sandbox = { DOCKER, "docker", "create_docker_sandbox" } },
+            ["chamvi.sandbox.k8s"] = {},
             ["chamvi.sandbox.host"] = {},
             ["chamvi.sandbox.tools"] = {},
         }
@@ -256,6 +269,9 @@ clusters: [{name: k, cluster: {server: "https://localhost"}}]
             elsewhere["chamvi.sandbox.host"][name] = { LIBRARY .. "host/init.lua", "host", name }
         end
 
+        for name in pairs(definitions.read({ K8S }).classes.k8s.members) do
+            elsewhere["chamvi.sandbox.k8s"][name] = { K8S, "k8s", name }
+        end
         for name in pairs(definitions.read({ LIBRARY .. "tools.lua" }).classes.tools.members) do
             elsewhere["chamvi.sandbox.tools"][name] = { LIBRARY .. "tools.lua", "tools", name }
         end

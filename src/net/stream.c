@@ -43,6 +43,12 @@ static void fail_with(struct cv_stream *stream, CURLcode result)
     fail(stream, &err);
 }
 
+/* Bytes that wait to be sent. */
+static size_t waiting(const struct cv_stream *stream)
+{
+    return stream->piece_end - stream->piece_start + cv_buf_length(&stream->out);
+}
+
 /* Waits for what can go on. A descriptor that waits for nothing would still tell of a hang-up. */
 static void watch(struct cv_stream *stream)
 {
@@ -51,7 +57,8 @@ static void watch(struct cv_stream *stream)
         return;
     if (!stream->read_end && (stream->credit > 0 || stream->state == CV_STREAM_ASKING))
         events |= EPOLLIN;
-    if (cv_buf_length(&stream->out) > 0 || stream->full)
+    /* Reading a broken connection is tried at once: see fill. */
+    if (waiting(stream) > 0 || stream->full || (stream->broken && events != 0))
         events |= EPOLLOUT;
     if (events == 0) {
         cv_source_detach(reactor_of(stream), &stream->source);
@@ -70,10 +77,30 @@ static void watch(struct cv_stream *stream)
 /* The owner is told of room once half of the queue is free, and of an end at once. */
 static void tell_drained(struct cv_stream *stream)
 {
-    if (!stream->full || (!stream->write_over && cv_buf_length(&stream->out) > CV_STREAM_QUEUE / 2))
+    if (!stream->full || (!stream->write_over && waiting(stream) > CV_STREAM_QUEUE / 2))
         return;
     stream->full = false;
     stream->events->drained(stream);
+}
+
+/*
+ * Offers what comes next, which may be what was not taken before: OpenSSL wants the same bytes at
+ * the same place then (SSL_write(3)), and the queue moves its bytes as it grows.
+ */
+static CURLcode send_piece(struct cv_stream *stream)
+{
+    if (stream->piece_start == stream->piece_end) {
+        const size_t length = cv_buf_length(&stream->out);
+        stream->piece_start = 0;
+        stream->piece_end = length < sizeof stream->piece ? length : sizeof stream->piece;
+        memcpy(stream->piece, cv_buf_data(&stream->out), stream->piece_end);
+        cv_buf_consume(&stream->out, stream->piece_end);
+    }
+    size_t sent = 0;
+    CURLcode result = curl_easy_send(stream->transfer.easy, stream->piece + stream->piece_start,
+                                     stream->piece_end - stream->piece_start, &sent);
+    stream->piece_start += sent;
+    return result;
 }
 
 /*
@@ -83,21 +110,19 @@ static void tell_drained(struct cv_stream *stream)
 static void flush(struct cv_stream *stream)
 {
     CURLcode result = CURLE_OK;
-    while (result == CURLE_OK && cv_buf_length(&stream->out) > 0 && !stream->write_over) {
-        size_t sent = 0;
-        result = curl_easy_send(stream->transfer.easy, cv_buf_data(&stream->out),
-                                cv_buf_length(&stream->out), &sent);
-        cv_buf_consume(&stream->out, sent);
-    }
+    while (result == CURLE_OK && waiting(stream) > 0 && !stream->write_over)
+        result = send_piece(stream);
     if (result != CURLE_OK && result != CURLE_AGAIN)
-        stream->write_over = true;
+        stream->write_over = stream->broken = true;
     if (stream->write_end && stream->state == CV_STREAM_OPEN && !stream->write_over &&
-        cv_buf_length(&stream->out) == 0) {
+        waiting(stream) == 0) {
         shutdown(stream->fd, SHUT_WR);
         stream->write_over = true;
     }
-    if (stream->write_over)
+    if (stream->write_over) {
         cv_buf_consume(&stream->out, cv_buf_length(&stream->out));
+        stream->piece_start = stream->piece_end = 0;
+    }
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -165,7 +190,10 @@ static size_t may_read(const struct cv_stream *stream)
     return stream->credit;
 }
 
-/* Reads until nothing is there: with TLS, libcurl may hold bytes that the descriptor won't show. */
+/*
+ * Reads until nothing is there: with TLS, libcurl may hold bytes that the descriptor won't show.
+ * And there, after a failure to write, "nothing yet" may mean that nothing will ever be read.
+ */
 static void fill(struct cv_stream *stream)
 {
     uint8_t bytes[CV_STREAM_READ];
@@ -176,10 +204,10 @@ static void fill(struct cv_stream *stream)
     while ((most = may_read(stream)) > 0) {
         size_t got = 0;
         CURLcode result = curl_easy_recv(stream->transfer.easy, bytes, most, &got);
-        if (result == CURLE_AGAIN)
+        if (result == CURLE_AGAIN && !(stream->broken && stream->route.tls))
             break;
         if (result != CURLE_OK)
-            fail_with(stream, result);
+            fail_with(stream, result == CURLE_AGAIN ? CURLE_SEND_ERROR : result);
         else if (got == 0)
             take_end(stream);
         else
@@ -345,7 +373,7 @@ ssize_t cv_stream_write(struct cv_stream *stream, const void *bytes, size_t leng
     if (stream->write_end || stream->write_over || stream->state == CV_STREAM_OVER)
         return cv_err_set(err, "closed", "the stream to %s takes no more bytes",
                           stream->route.peer);
-    size_t room = CV_STREAM_QUEUE - cv_buf_length(&stream->out);
+    size_t room = CV_STREAM_QUEUE - waiting(stream);
     if (stream->state != CV_STREAM_OPEN)
         room = 0;
     const size_t count = length < room ? length : room;

@@ -23,6 +23,8 @@
 #define CV_STREAM_QUEUE (256 * 1024)
 /* What one read takes at most. */
 #define CV_STREAM_READ 32768
+/* What one write offers at most. */
+#define CV_STREAM_PIECE 32768
 
 struct cv_stream_request {
     struct cv_target target;
@@ -74,12 +76,17 @@ struct cv_stream {
     int64_t timeout_ms;
     int fd;            /* libcurl's, -1 until it is connected */
     struct cv_buf out; /* the request, then what the owner writes */
+    /* What is offered to libcurl: it has to stay in its place until it is taken. */
+    uint8_t piece[CV_STREAM_PIECE];
+    size_t piece_start;
+    size_t piece_end;
     size_t credit;
     bool full;       /* a write did not fit; `drained` is owed */
     bool reading;    /* inside the loop that reads */
     bool read_end;   /* the server sends nothing more */
     bool write_end;  /* the owner writes nothing more */
     bool write_over; /* our direction is closed, or broken */
+    bool broken;     /* ... by a failure */
 };
 
 /* Starts connecting. 0, or -1 with `err`; then nothing is left and no event comes. */

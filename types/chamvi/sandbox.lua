@@ -26,9 +26,14 @@ local sandbox = {}
 ---| "checkout_failed" # SandboxError: `detail` has git's words
 ---| "closed" # SandboxError: the manager is closed; or the core can't be used, as in a forked child
 ---| "credentials_failed" # SandboxError: no credential for a cluster: a token file or a plugin gave none
+---| "conflict" # SandboxError: there is a pod of that name
 ---| "create_failed" # SandboxError: `cause` has the reason
 ---| "cwd_not_found" # SandboxError
+---| "deleted" # SandboxError, as a cause: the pod was deleted
 ---| "disposed" # SandboxError
+---| "ended" # SandboxError, as a cause: the pod's main program ended
+---| "evicted" # SandboxError, as a cause: the pod was evicted or preempted
+---| "expired" # SandboxError, as a cause: the pod has reached its deadline
 ---| "engine_unreachable" # SandboxError: no connection, so nothing was done
 ---| "engine_failed" # SandboxError: the engine answered with an error, which the message has
 ---| "file_failed" # SandboxError: `detail` says what the system refused
@@ -47,13 +52,19 @@ local sandbox = {}
 ---| "no_workspace" # SandboxError: the run has none
 ---| "not_a_file" # SandboxError
 ---| "not_utf8" # SandboxError
----| "not_ready" # SandboxError: the container is paused; nothing ran
+---| "node_lost" # SandboxError, as a cause: the pod's node is lost, or does not report
+---| "not_found" # SandboxError: there is no pod of that name, or no such namespace
+---| "not_ready" # SandboxError: the container is paused; nothing ran. The pod does not start; the message says why
+---| "oom_killed" # SandboxError, as a cause: the pod ran out of memory
 ---| "outside_workspace" # SandboxError: a link leads out
 ---| "permission_denied" # SandboxError
 ---| "ref_conflict" # SandboxError: the run's workspace of that repository is at another ref
+---| "refused" # SandboxError: a quota or admission does not take the pod, or it is wrong
 ---| "released" # SandboxError: the run was released while the workspace was being made
 ---| "remove_failed" # SandboxError: something could not be deleted; dispose again
+---| "replaced" # SandboxError, as a cause: the pod is another one of its name
 ---| "response_too_large" # SandboxError
+---| "restarted" # SandboxError, as a cause: the pod's container was started again
 ---| "start_failed" # SandboxError: the system refused a process, a pipe or memory
 ---| "tool_failed" # SandboxError: a tool raised, or its result has no JSON form
 ---| "transport_lost" # SandboxError: the outcome is unknown; `partial` has the output so far

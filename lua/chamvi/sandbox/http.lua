@@ -276,14 +276,19 @@ function Stream:write(bytes)
     while from <= #bytes do
         local room = task.future()
         local count, err = self:offer(bytes, from, function()
-            room:set()
+            room:set(true)
         end)
         if not count then
             return nil, err
         end
         from = from + count
-        if from <= #bytes then
-            task.wait(room)
+        if from > #bytes then
+            room:set(true)
+        end
+        local waited
+        waited, err = task.wait_for_room(self, room, count)
+        if not waited then
+            return nil, err
         end
     end
     return true

@@ -209,14 +209,18 @@ end
 
 --- Waits for a time.
 ---@param ms integer
+---@param signal? chamvi.Signal ends the wait
 ---@return true|nil
----@return chamvi.Error? err the core can't be used
-function task.pause(ms)
+---@return chamvi.Error? err the core can't be used; `aborted`
+function task.pause(ms, signal)
+    if signal and signal.aborted then
+        return nil, task.aborted(signal)
+    end
     local core, err = loop.core()
     if not core then
         return nil, err
     end
-    return task.complete(nil, core:timer(ms))
+    return task.complete({ signal = signal }, core:timer(ms))
 end
 
 local SHARE_BYTES = 256 * 1024

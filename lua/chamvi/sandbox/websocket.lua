@@ -75,7 +75,10 @@ function Socket:_pump()
         self._out[self._out_first] = nil
         self._out_first = self._out_first + 1
         if entry.sent then
-            entry.sent:set(true)
+            entry.sent:set(true) -- and with it, perhaps, the next message is queued, and finds no room
+            if self._blocked then
+                return
+            end
         else
             self._answers = self._answers - #entry.bytes
         end
@@ -107,7 +110,7 @@ function Socket:write(message)
     self._messages, self._settled = self._messages + 1, false
     local sent = task.future()
     self:_put(bytes, sent)
-    return task.wait(sent)
+    return task.wait_for_room(self, sent, #bytes)
 end
 
 -- ---- reading ------------------------------------------------------------------------------------------------

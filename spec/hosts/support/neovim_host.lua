@@ -4,6 +4,26 @@ local jobs = require "chamvi.sandbox.task"
 local run = require "spec.hosts.support.run"
 local sandbox = require "chamvi.sandbox"
 
+local function pause(ms)
+    local over = jobs.future()
+    vim.defer_fn(function()
+        over:set()
+    end, ms)
+    jobs.wait(over)
+end
+
+-- luacheck: globals vim.notify
+local function reported(fn)
+    local original, lines = vim.notify, {}
+    vim.notify = function(line)
+        table.insert(lines, line)
+    end
+    fn()
+    pause(10) -- they come by vim.schedule
+    vim.notify = original
+    return lines
+end
+
 sandbox.spawn(function()
     run({
         -- Whose callbacks are free to use the editor.
@@ -14,13 +34,8 @@ sandbox.spawn(function()
                 timer:close()
             end
         end,
-        pause = function(ms)
-            local over = jobs.future()
-            vim.defer_fn(function()
-                over:set()
-            end, ms)
-            jobs.wait(over)
-        end,
+        pause = pause,
+        reported = reported,
         start = sandbox.spawn,
     }, vim.g.folder)
     vim.cmd("quitall!")

@@ -64,6 +64,12 @@ return {
     forbids_waiting = function()
         return vim.in_fast_event() and "a callback of vim.loop" or nil
     end,
+    -- What is written to stderr would spoil the screen.
+    log = function(line)
+        vim.schedule(function()
+            vim.notify(line, vim.log.levels.ERROR)
+        end)
+    end,
     serve = function()
         look_out_for_the_end()
         if not scheduled then

@@ -1,0 +1,240 @@
+-- Requests to a Kubernetes API server: credentials, tries, and what its refusals mean.
+-- https://kubernetes.io/docs/reference/using-api/api-concepts/
+
+local compat = require "chamvi.sandbox.compat"
+local errors = require "chamvi.sandbox.errors"
+local http = require "chamvi.sandbox.http"
+local limits = require "chamvi.sandbox.k8s.limits"
+local native = require "chamvi.sandbox.core"
+local task = require "chamvi.sandbox.task"
+
+local apis = {}
+
+local ANSWER_MAX_BYTES = 16777216
+-- Between tries: doubled each time, or what the server asks for.
+local FIRST_PAUSE_MS = 200
+local PAUSE_MAX_MS = 5000
+local ASKED_PAUSE_MAX_MS = 10000
+local USER_AGENT = "chamvi-sandbox"
+
+---@class chamvi.KubernetesApi
+---@field namespace string
+local Api = {}
+Api.__index = Api
+
+--- The API server of a configuration. Contacts nothing.
+---@param config chamvi.KubeConfig|fun(): chamvi.KubeConfig?, chamvi.Error? a function is called once it must
+---@param namespace string
+---@return chamvi.KubernetesApi
+function apis.new(config, namespace)
+    return setmetatable({ namespace = namespace, _config = config }, Api)
+end
+
+-- The configuration, loaded by whoever comes first.
+local function config_of(self)
+    if type(self._config) == "function" then
+        local config, err = self._config()
+        if not config then
+            return nil, err
+        end
+        self._config = config
+    end
+    return self._config
+end
+
+--- A text as a part of a URL.
+---@param text string
+---@return string
+function apis.escape(text)
+    return (text:gsub("[^%w._~-]", function(byte)
+        return ("%%%02X"):format(byte:byte())
+    end))
+end
+
+-- What the server says in the body of a failure, or whatever a body is, in one line.
+local function words_of(answer)
+    local decoded = native.json_decode(answer.body or "")
+    local words = type(decoded) == "table" and decoded.message
+    words = type(words) == "string" and words or answer.body or ""
+    words = words:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")
+    return words == "" and "it said nothing" or compat.cut(words, 512)
+end
+
+--- What is asked for, for messages and for the permission that it takes.
+---@class chamvi.KubernetesAct
+---@field doing string "creating the pod x"
+---@field verb string of the API: "create"
+---@field resource string "pods"
+
+-- The permission that is missing by a 403: a verb and a resource. Nil when it is not about permissions: admission,
+-- which knows quotas, answers so too. Without words it is what the request takes.
+local function missing_permission(answer, words, act)
+    if (answer.body or "") == "" then
+        return act.verb, act.resource
+    end
+    return words:match('cannot (%S+) resource "([^"]+)"')
+end
+
+--- The error of an answer.
+---@param answer chamvi.HttpResponse
+---@param act chamvi.KubernetesAct
+---@return chamvi.Error `forbidden`, `refused`, `not_found`, `conflict`, `engine_failed`
+function Api:failure(answer, act)
+    local status, words = answer.status, words_of(answer)
+    local code, advice = "engine_failed", ""
+    local verb, resource = missing_permission(answer, words, act)
+    if status == 401 then
+        code, advice = "forbidden", "; the credentials of the kubeconfig are not valid (any more)"
+    elseif status == 403 and verb then
+        code = "forbidden"
+        advice = ('; it takes a Role in the namespace "%s" with the verb "%s" on "%s"'):format(
+            self.namespace, verb, resource)
+    elseif status == 400 or status == 403 or status == 422 then
+        code = "refused"
+    elseif status == 404 then
+        code = "not_found"
+    elseif status == 409 then
+        code = "conflict"
+    end
+    return errors.sandbox(code, ("%s failed: the API server says %d: %s%s"):format(act.doing, status, words, advice), {
+        detail = answer.body,
+    })
+end
+
+-- The request of a path below the server's address, as http.lua takes it: `options` has credentials and more.
+local function request_of(config, options, method, path, headers)
+    options.url, options.method = config.server .. path, method
+    options.headers = options.headers or {}
+    options.headers["User-Agent"] = USER_AGENT
+    for name, value in pairs(headers) do
+        options.headers[name] = value
+    end
+    return options
+end
+
+--- Makes a request with the credentials and calls `send(request)`; once more with fresh credentials when the server
+--- does not accept them, since then nothing has been done.
+---@param method string
+---@param path string below the server's address
+---@param headers table<string, string>
+---@param signal? chamvi.Signal
+---@param send fun(request: table): table|nil, chamvi.Error|nil, chamvi.HttpResponse|nil an answer first, or third
+---   when it is a refusal
+---@return table|nil # what `send` returned last
+---@return chamvi.Error?
+---@return chamvi.HttpResponse?
+function Api:authorized(method, path, headers, signal, send)
+    local config, err = config_of(self)
+    if not config then
+        return nil, err
+    end
+    local value, refusal, options
+    for _ = 1, 2 do
+        options, err = config:request_options(signal)
+        if not options then
+            return nil, err
+        end
+        value, err, refusal = send(request_of(config, options, method, path, headers))
+        local answer = value or refusal
+        if not answer or answer.status ~= 401 or not config:refused(options) then
+            break
+        end
+    end
+    return value, err, refusal
+end
+
+-- How long the server asks to wait, in milliseconds.
+local function asked_pause(answer)
+    local seconds = tonumber(answer and answer.headers["retry-after"] or "")
+    return seconds and seconds > 0 and math.min(seconds * 1000, ASKED_PAUSE_MAX_MS) or 0
+end
+
+local RETRIED_CODES = { engine_unreachable = true, transport_lost = true }
+
+local function is_retried(answer, err)
+    if answer then
+        return answer.status == 429 or answer.status >= 500
+    end
+    return RETRIED_CODES[err.code]
+end
+
+--- Calls `try()` until it gives something final, with pauses, for a bounded time.
+---@param signal? chamvi.Signal
+---@param try fun(): any, chamvi.Error|nil, chamvi.HttpResponse|nil
+---@param again fun(answer: chamvi.HttpResponse|nil, err: chamvi.Error|nil): boolean|nil whether to try once more
+---@return any, chamvi.Error|nil, chamvi.HttpResponse|nil # of the last try
+function apis.patiently(signal, try, again)
+    local pause_ms, spent_ms = FIRST_PAUSE_MS, 0
+    while true do
+        local value, err, refusal = try()
+        if not again(refusal or value or nil, err) then
+            return value, err, refusal
+        end
+        -- Many that were refused together must not come back together.
+        local wait_ms = math.max(pause_ms, asked_pause(refusal or value)) * (0.75 + math.random() / 2)
+        wait_ms = math.floor(wait_ms)
+        if spent_ms + wait_ms > limits.PAUSES then
+            return value, err, refusal
+        end
+        local slept, aborted = task.pause(wait_ms, signal)
+        if not slept then
+            return nil, aborted
+        end
+        spent_ms = spent_ms + wait_ms
+        pause_ms = math.min(pause_ms * 2, PAUSE_MAX_MS)
+    end
+end
+
+---@class chamvi.KubernetesRequest
+---@field json? table the body
+---@field signal? chamvi.Signal
+
+--- Sends a request, which has to be one that may be sent twice, and waits for its answer. Failures that may pass are
+--- tried again.
+---@param method string
+---@param path string below the namespace: "/pods"
+---@param given? chamvi.KubernetesRequest
+---@return chamvi.HttpResponse|nil answer of any status; `answer.json` is its body, when that is JSON
+---@return chamvi.Error? err
+---@return boolean repeated whether an earlier try may have been carried out
+function Api:request(method, path, given)
+    given = given or {}
+    local body
+    if given.json then
+        local code, message
+        body, code, message = native.json_encode(given.json)
+        if not body then
+            return nil, errors.sandbox(code, message), false
+        end
+    end
+    local headers = { Accept = "application/json", ["Content-Type"] = body and "application/json" or nil }
+    local repeated = false
+    local answer, err = apis.patiently(given.signal, function()
+        return self:authorized(method, self:path(path), headers, given.signal, function(request)
+            request.body, request.signal = body, given.signal
+            request.timeout_ms, request.max_bytes = limits.REQUEST, ANSWER_MAX_BYTES
+            return http.request(request)
+        end)
+    end, function(answer, err)
+        local retried = is_retried(answer, err)
+        repeated = repeated or retried and not (err and err.code == "engine_unreachable")
+            and not (answer and answer.status == 429)
+        return retried
+    end)
+    if not answer then
+        return nil, err, repeated
+    end
+    if answer.body and answer.body ~= "" then
+        answer.json = native.json_decode(answer.body)
+    end
+    return answer, nil, repeated
+end
+
+--- A path of the namespace, below the server's address.
+---@param path string "/pods"
+---@return string
+function Api:path(path)
+    return ("/api/v1/namespaces/%s%s"):format(apis.escape(self.namespace), path)
+end
+
+return apis
