@@ -90,7 +90,7 @@ static void test_orphans_are_reaped(void **state)
     struct sup *sup = sup_start(NULL);
     sup_sh(sup, "sleep 1000");
     for (int i = 0; i < 4; i++)
-        sup_expect_exit(sup, sup_act(sup, SUP_LIST("orphans", "300")), 0, 10000);
+        sup_expect_exit(sup, sup_act(sup, SUP_LIST("orphans", "300")), 0, 30000);
     int64_t until = cv_clock_ms() + sup_bound(1000);
     while (proc_zombies(sup->supervisor) + proc_zombies(sup->guard) > 0) {
         if (cv_clock_ms() > until)

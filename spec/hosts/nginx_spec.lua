@@ -24,6 +24,8 @@ local HTTP = [[
         location /timer { content_by_lua_block { require("openresty_app").in_timer() } }
         location /hold { content_by_lua_block { require("openresty_app").hold() } }
         location /abort { content_by_lua_block { require("openresty_app").until_aborted() } }
+        location /tasks { content_by_lua_block { require("openresty_app").tasks() } }
+        location /suspended { content_by_lua_block { require("openresty_app").suspended() } }
         location /slow { content_by_lua_block { require("openresty_app").slow() } }
         location /unaware { content_by_lua_block { require("openresty_app").until_gone() } }
         location /collect { content_by_lua_block { require("openresty_app").collect() } }
@@ -216,6 +218,14 @@ describe("nginx with two workers:", function()
                 return scratch.read(("%s/in_init_worker.%d"):format(folder, worker)) == "spawned\n"
             end, "the end of the task")
         end
+    end)
+
+    it("tasks that have ended take no memory while their request lasts", function()
+        assert.is_true(tonumber(get("/tasks")) < 2000)
+    end)
+
+    it("a coroutine that never ends does not keep a request for the tasks that it began", function()
+        assert.equal("from a task\n", get("/suspended"))
     end)
 
     it("a client that goes away ends its command", function()

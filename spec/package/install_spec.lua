@@ -80,7 +80,7 @@ end
 local function data(folder)
     local files = {}
     add_files(files, "types", folder .. "/types/", "*.lua")
-    add_files(files, "examples", folder .. "/examples/", "*.lua")
+    add_files(files, "examples", folder .. "/examples/", "*")
     return files
 end
 

@@ -161,6 +161,31 @@ function app.quiet()
     answer(tostring(commands({ "sleep", "600" })))
 end
 
+--- How many KiB of Lua's memory are in use after ten thousand tasks, one after the other, beyond those before.
+function app.tasks()
+    local function work()
+        return true
+    end
+    assert(sandbox.spawn(work):join())
+    collectgarbage()
+    local before = collectgarbage("count")
+    for _ = 1, 10000 do
+        assert(sandbox.spawn(work):join())
+    end
+    collectgarbage()
+    answer(("%d"):format(collectgarbage("count") - before))
+end
+
+--- A coroutine has spawned a task that has ended, and is never resumed again.
+function app.suspended()
+    local generator = coroutine.wrap(function()
+        coroutine.yield(sandbox.spawn(function()
+            return "from a task"
+        end):join())
+    end)
+    ngx.say(generator())
+end
+
 --- Removes what has expired in an hour.
 function app.collect()
     local provider = local_sandbox.create_local_sandbox({

@@ -69,7 +69,11 @@ end
 
 function host.start(body)
     if host.current() then
-        ngx.thread.spawn(body)
+        -- nginx keeps a thread that has ended until its parent waits for it or ends. One whose parent has ended already
+        -- is let go at once.
+        ngx.thread.wait(ngx.thread.spawn(function()
+            ngx.thread.spawn(body)
+        end))
         return
     end
     local started, err = ngx.timer.at(0, body)
@@ -106,7 +110,7 @@ local function connect(core)
     end
     local line = ngx.socket.tcp()
     line:settimeouts(NO_TIMEOUT_MS, NO_TIMEOUT_MS, NO_TIMEOUT_MS)
-    local connected, err = line:connect("unix:" .. path, { pool_size = 1 })
+    local connected, err = line:connect("unix:" .. path)
     if not connected then
         return failed("nginx can't connect to the core", err)
     end
