@@ -168,7 +168,7 @@ local function report()
     end
     return {
         title = "Kubernetes workspaces",
-        note = ROUNDS .. " rounds. An acquire of client-node is a pod that runs, one of chamvi also has a git repository.",
+        note = ROUNDS .. " rounds. An acquire of client-node is a running pod, one of chamvi has a git repository too.",
         header = { "measure", "by", "samples", "p50 ms", "p99 ms", "chamvi takes" },
         rows = rows,
     }
