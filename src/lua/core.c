@@ -21,6 +21,7 @@
 #include "lua/completion.h"
 #include "lua/core.h"
 #include "lua/decoders.h"
+#include "lua/finalizer.h"
 #include "lua/json.h"
 #include "lua/net.h"
 #include "lua/process.h"
@@ -521,6 +522,7 @@ static const luaL_Reg module_functions[] = {
     {"uuid", module_uuid},
     {"now_ms", module_now_ms},
     {"is_yieldable", module_is_yieldable},
+    {"in_finalizer", cv_lua_in_finalizer},
     {NULL, NULL},
 };
 
