@@ -134,7 +134,7 @@ struct cv_core *cv_lua_check_core(lua_State *L)
 static int core_check(lua_State *L)
 {
     struct cv_err err;
-    if (!cv_host_usable(&cv_lua_check_core(L)->host, &err))
+    if (!cv_host_usable(&check_core(L)->host, &err))
         return cv_lua_push_error(L, &err);
     lua_pushboolean(L, 1);
     return 1;
