@@ -511,6 +511,11 @@ behaviour("wrong arguments raise at once", function(t)
         t.equal(false, ok, name)
         t.equal(true, err:find("bad argument #%d to '" .. name .. "'") ~= nil, "the message: " .. tostring(err))
     end
+    for _, ms in ipairs({ 2 ^ 52 + 1, 2 ^ 63, 1e300, 1 / 0, 0 / 0 }) do
+        local ok, err = pcall(t.sandbox.sleep, ms)
+        t.equal(false, ok, "a sleep of " .. ms)
+        t.equal(true, err:find("bad argument #1 to 'sleep'", 1, true) ~= nil, "the message: " .. err)
+    end
 end)
 
 -- ---- Coroutines of the program's own -----------------------------------------------------------
