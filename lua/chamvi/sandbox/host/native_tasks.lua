@@ -14,7 +14,7 @@ local native_tasks = {}
 
 --- What a host with tasks of its own gives.
 ---@class chamvi.NativeHost
----@field running fun(): boolean whether the caller is in that host
+---@field running fun(): boolean whether the caller is in that host; elsewhere what it spawns is a task of plain Lua
 ---@field current fun(): any the host's task that is running, as the same key each time; nil where none is, and where
 ---   it can't yield
 ---@field start fun(body: fun()) starts a task of the host that runs `body`, which never raises. Better when the
@@ -139,7 +139,7 @@ function native_tasks.adapter(host)
 
     local function spawn(fn, ...)
         local key = host.current()
-        if not key and scheduler.is_running() then
+        if not key and (scheduler.is_running() or not host.running()) then
             return script.spawn(fn, ...)
         end
         local task = start(place(key), fn, ...)
