@@ -2,7 +2,7 @@
 --
 -- A driver is a queue of tasks that one loop runs. A host has one for the program; a coroutine inside a task
 -- that is no task itself can only block, so a `run` or `all` there gets a driver of its own: while it lasts
--- the outer tasks stand still, and a join on one of them would never end.
+-- the outer tasks stand still, and a join on one of them would never end. What it leaves goes to the outer one.
 
 local arguments = require "chamvi.sandbox.host.arguments"
 local callback = require "chamvi.sandbox.callback"
@@ -28,7 +28,7 @@ local WAIT = {}
 local tasks = {} -- the tasks that have not ended, by coroutine
 
 local function new_driver(means)
-    return { means = means, ready = {}, first = 1, last = 0, current = nil, running = false }
+    return { means = means, tasks = {}, ready = {}, first = 1, last = 0, current = nil, running = false }
 end
 
 local active -- the innermost driver that is running
@@ -52,6 +52,7 @@ end
 
 local function end_task(task, ok, ...)
     tasks[task.thread] = nil
+    task.driver.tasks[task] = nil
     task.thread = nil
     scopes.finish(task, ok, ...)
 end
@@ -78,6 +79,7 @@ local function new_task(scope, driver, fn, packed)
         scopes.call(end_task, task, fn, packed)
     end)
     tasks[task.thread] = task
+    driver.tasks[task] = true
     make_ready(task)
     return task
 end
@@ -109,6 +111,18 @@ local function as_active(driver, step, ...)
     end
 end
 
+-- Gives the tasks of a driver that nobody runs any more to another.
+local function hand_over(driver, heir)
+    for task in pairs(driver.tasks) do
+        task.driver, heir.tasks[task] = heir, true
+    end
+    for index = driver.first, driver.last do
+        local task = driver.ready[index]
+        task.ready = false
+        make_ready(task)
+    end
+end
+
 local function run_until(driver, future)
     local function is_over()
         return future.done or has_ready(driver)
@@ -118,6 +132,17 @@ local function run_until(driver, future)
         if not future.done then
             driver.means.turn(is_over, has_ready(driver))
         end
+    end
+end
+
+-- Runs the driver until the future is done. What is left then, as when the wait was interrupted, goes to the heir.
+local function drive(driver, heir, future)
+    local ok, err = pcall(as_active, driver, run_until, future)
+    if driver ~= heir then
+        hand_over(driver, heir)
+    end
+    if not ok then
+        error(err, 0)
     end
 end
 
@@ -189,6 +214,11 @@ local function place(self)
     return scopes.ambient, self._program
 end
 
+-- For a wait of what can't yield: a driver of its own, inside another.
+local function nested_driver(self)
+    return active and new_driver(self._means) or self._program
+end
+
 -- For `join`.
 local function await(task)
     local caller = current()
@@ -244,13 +274,19 @@ function Scheduler:run(fn, ...)
     arguments.check_function(fn, 1, "run")
     jobs.check_may_wait("run")
     local scope, caller = scopes.new(), yieldable()
-    local driver = caller and caller.driver or active and new_driver(self._means) or self._program
+    local _, outer = place(self)
+    local driver = caller and outer or nested_driver(self)
     local main = new_task(scope, driver, fn, compat.pack(...))
     main.joined = true
     if caller then
         park(caller, scope.empty, scope.live)
     else
-        as_active(driver, run_until, scope.empty)
+        local ok, err = pcall(drive, driver, outer, scope.empty)
+        if not ok then
+            scopes.disown(main)
+            scopes.abandon(scope)
+            error(err, 0)
+        end
     end
     scopes.report(scope)
     return scopes.results(main)
@@ -264,11 +300,8 @@ function Scheduler:all(functions)
     jobs.check_may_wait("all")
 
     local caller = yieldable()
-    local scope, driver = place(self)
-    local nested = not caller and active ~= nil
-    if nested then
-        scope, driver = scopes.new(), new_driver(self._means)
-    end
+    local scope, outer = place(self)
+    local driver = caller and outer or nested_driver(self)
     local started, left, all_ended = {}, #functions, jobs.future()
     for index = 1, #functions do
         local task = new_task(scope, driver, functions[index], compat.pack())
@@ -285,10 +318,13 @@ function Scheduler:all(functions)
         if caller then
             park(caller, all_ended, started)
         else
-            as_active(driver, run_until, nested and scope.empty or all_ended)
-        end
-        if nested then
-            scopes.report(scope)
+            local ok, err = pcall(drive, driver, outer, all_ended)
+            if not ok then
+                for _, task in ipairs(started) do
+                    scopes.disown(task)
+                end
+                error(err, 0)
+            end
         end
     end
 
