@@ -118,6 +118,12 @@ function task.wait(future)
     return compat.unpack(results, 1, results.n)
 end
 
+--- Whether the caller is a job itself, not a coroutine that one has made.
+---@return boolean
+function task.in_job()
+    return is_job(coroutine.running())
+end
+
 --- Starts a job: `fn(...)` in a coroutine of the library's own.
 ---@param fn function
 ---@return chamvi.Future # of its results

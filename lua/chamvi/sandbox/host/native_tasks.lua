@@ -12,6 +12,13 @@ local script = require "chamvi.sandbox.host.script"
 
 local native_tasks = {}
 
+-- The tasks of what is no task of the host; whoever runs the core runs them.
+local plain = scheduler.new({
+    turn = function(_, at_once)
+        loop.pump(at_once and 0 or nil)
+    end,
+})
+
 --- What a host with tasks of its own gives.
 ---@class chamvi.NativeHost
 ---@field running fun(): boolean whether the caller is in that host; elsewhere what it spawns is a task of plain Lua
@@ -56,7 +63,7 @@ function native_tasks.adapter(host)
         serve = host.serve,
         forbids_waiting = host.forbids_waiting,
         loop = script.loop,
-        sleep = script.sleep,
+        sleep = plain.sleep,
     }
 
     -- The tasks that were started here, by the host's key; one inside `run` is that run's.
@@ -92,12 +99,12 @@ function native_tasks.adapter(host)
         if key then
             park(key, future)
         else
-            script.wait(future)
+            plain.wait(future)
         end
     end
 
     function adapter.can_wait()
-        return host.current() ~= nil or script.can_wait()
+        return host.current() ~= nil or plain.can_wait()
     end
 
     local function start(scope, fn, ...)
@@ -139,8 +146,8 @@ function native_tasks.adapter(host)
 
     local function spawn(fn, ...)
         local key = host.current()
-        if not key and (scheduler.is_running() or not host.running()) then
-            return script.spawn(fn, ...)
+        if not key and (scheduler.is_running() or jobs.in_job() or not host.running()) then
+            return plain.spawn(fn, ...)
         end
         local task = start(place(key), fn, ...)
         return scopes.handle(task, await)
@@ -156,7 +163,7 @@ function native_tasks.adapter(host)
         jobs.check_may_wait("run")
         local key = host.current()
         if not key then
-            return script.run(fn, ...)
+            return plain.run(fn, ...)
         end
         -- In the task that calls; what it spawns meanwhile belongs to this run.
         local outer, scope = tasks[key], scopes.new()
@@ -184,7 +191,7 @@ function native_tasks.adapter(host)
         jobs.check_may_wait("all")
         local key = host.current()
         if not key then
-            return script.all(functions)
+            return plain.all(functions)
         end
         local started, left, all_ended = {}, #functions, jobs.future()
         local function ended()
