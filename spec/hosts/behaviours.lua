@@ -448,6 +448,25 @@ behaviour("a run waits for every task that began in it", function(t)
     t.equal("result", results[1], "the result")
 end)
 
+behaviour("a run waits for what the callbacks of its commands spawn", function(t)
+    with_workspace(t, function(workspace)
+        local ended = false
+        t.sandbox.run(function()
+            t.sandbox.spawn(function()
+                assert(workspace:exec({ "echo", "x" }, {
+                    on_output = function()
+                        t.sandbox.spawn(function()
+                            t.sandbox.sleep(100)
+                            ended = true
+                        end)
+                    end,
+                }))
+            end)
+        end)
+        t.equal(true, ended, "that it waited")
+    end)
+end)
+
 behaviour("a run raises what its function raised, when all has ended", function(t)
     local ended, raised = false, { "raised" }
     local ok, err = pcall(t.sandbox.run, function()

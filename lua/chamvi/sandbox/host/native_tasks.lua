@@ -3,6 +3,7 @@
 -- (script.lua): it runs the core until the answer is there.
 
 local arguments = require "chamvi.sandbox.host.arguments"
+local callback = require "chamvi.sandbox.callback"
 local compat = require "chamvi.sandbox.compat"
 local jobs = require "chamvi.sandbox.task"
 local loop = require "chamvi.sandbox.loop"
@@ -125,9 +126,20 @@ function native_tasks.adapter(host)
         return task
     end
 
+    function adapter.owner()
+        local key = host.current()
+        if key then
+            return tasks[key]
+        end
+        return plain.owner()
+    end
+
     local function place(key)
         local task = key and tasks[key]
-        return task and task.scope or scopes.ambient
+        if not key then
+            task = callback.owner() -- of one of the host's own tasks, else the caller spawns in `plain`
+        end
+        return task and not task.done and task.scope or scopes.ambient
     end
 
     -- For `join`.
@@ -146,7 +158,9 @@ function native_tasks.adapter(host)
 
     local function spawn(fn, ...)
         local key = host.current()
-        if not key and (scheduler.is_running() or jobs.in_job() or not host.running()) then
+        local owner = callback.owner()
+        local is_plain = owner and owner.driver or not owner and scheduler.is_running()
+        if not key and (is_plain or jobs.in_job() or not host.running()) then
             return plain.spawn(fn, ...)
         end
         local task = start(place(key), fn, ...)

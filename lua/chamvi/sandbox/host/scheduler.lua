@@ -246,16 +246,25 @@ function Scheduler:can_wait()
 end
 
 -- Where a task goes that is spawned here: to the scope and driver of the task that is running, also when
--- one of its coroutines calls.
+-- one of its coroutines calls, or whose callback is.
 local function place(self)
     if jobs.in_job() then -- which may be the work of several tasks
         return scopes.ambient, self._jobs
     end
-    local task = active and active.current
+    local task = callback.owner()
+    if not task or task.done or not task.driver then
+        task = active and active.current
+    end
     if task then
         return task.scope, task.driver
     end
     return scopes.ambient, self._program
+end
+
+--- The task that is running, also when one of its coroutines calls.
+---@return table|nil
+function Scheduler:owner()
+    return not jobs.in_job() and active and active.current or nil
 end
 
 -- For a wait of what can't yield: a driver of its own, inside another.
@@ -479,7 +488,7 @@ function Scheduler:turn(pump)
     end
 end
 
-local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop", "turn" }
+local FUNCTIONS = { "wait", "can_wait", "owner", "run", "spawn", "all", "sleep", "async", "loop", "turn" }
 
 local scheduler = {}
 
