@@ -118,6 +118,22 @@ function task.wait(future)
     return compat.unpack(results, 1, results.n)
 end
 
+--- Whether the caller is a job itself, not a coroutine that one has made.
+---@return boolean
+function task.in_job()
+    return is_job(coroutine.running())
+end
+
+--- The task that calls, or whose callback does, for `call_for` of chamvi.sandbox.callback.
+---@return table|nil
+function task.owner()
+    if callback.current() then
+        return callback.owner()
+    end
+    local adapter = host.current()
+    return adapter.owner and adapter.owner()
+end
+
 --- Starts a job: `fn(...)` in a coroutine of the library's own.
 ---@param fn function
 ---@return chamvi.Future # of its results
@@ -171,6 +187,7 @@ function task.complete(watch, id, code, message, detail)
     end
     local signal, on_output = watch and watch.signal, watch and watch.on_output
     local future = task.future()
+    local owner = on_output and task.owner()
     local broken -- the error of an `on_output` that failed
 
     local function abort(text)
@@ -181,7 +198,7 @@ function task.complete(watch, id, code, message, detail)
         if what ~= "output" then
             future:set(what, ...)
         elseif not broken then
-            local ok, cause = callback.call("on_output", on_output, ...)
+            local ok, cause = callback.call_for(owner, "on_output", on_output, ...)
             if not ok then
                 broken = task.output_failed(cause)
                 abort(broken.message)

@@ -145,12 +145,13 @@ end
 
 function Remote:exec(request)
     local stdout, stderr = new_output(), new_output()
+    local owner = request.on_output and task.owner()
     local function take(name, output)
         return function(bytes, run)
             output.bytes = output.bytes + #bytes
             output.collector:write(bytes)
             if request.on_output then
-                local ok, cause = callback.call("on_output", request.on_output, name, bytes)
+                local ok, cause = callback.call_for(owner, "on_output", request.on_output, name, bytes)
                 if not ok then
                     stop(self, run, task.output_failed(cause))
                 end
