@@ -17,6 +17,7 @@ local function in_finalizer(fn)
     if newproxy then
         getmetatable(newproxy(true)).__gc = finalizer
         jit.off() -- compiled code that a finalizer runs may leave and enter itself for ever
+        jit.flush()
     else
         setmetatable({}, { __gc = finalizer })
     end
