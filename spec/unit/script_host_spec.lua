@@ -139,7 +139,7 @@ describe("a script's tasks", function()
             assert.same({ "outer", "inner" }, order)
         end)
 
-        it("go a thousand deep", function()
+        it("go a thousand deep #unsanitized", function()
             local depth = 0
             local function deeper()
                 depth = depth + 1
