@@ -11,6 +11,7 @@ local callback = require "chamvi.sandbox.callback"
 local compat = require "chamvi.sandbox.compat"
 local jobs = require "chamvi.sandbox.task"
 local loop = require "chamvi.sandbox.loop"
+local loop_object = require "chamvi.sandbox.host.loop_object"
 local scopes = require "chamvi.sandbox.host.scopes"
 
 ---@class chamvi.SchedulerMeans what a host gives
@@ -413,61 +414,6 @@ function Scheduler:async(fn, done)
     spawn(self, arguments.with_callback(fn, done))
 end
 
----@class chamvi.Loop
-local Loop = {}
-Loop.__index = Loop
-
---- The descriptor to watch. It stays the same.
----@return integer|nil fd
----@return chamvi.Error? err
-function Loop.pollfd(_)
-    local core, err = loop.core()
-    if not core then
-        return nil, err
-    end
-    return core:pollfd()
-end
-
---- What to watch the descriptor for: "r".
----@return string|nil events
----@return chamvi.Error? err
-function Loop.events(_)
-    local core, err = loop.core()
-    if not core then
-        return nil, err
-    end
-    return core:events()
-end
-
---- 0 while there is something to do at once, else nil: then the descriptor tells.
----@return 0|nil
-function Loop:timeout()
-    if has_ready(self._program) then
-        return 0
-    end
-    local core = loop.core()
-    return core and core:timeout()
-end
-
---- Handles what is there and runs the tasks that can go on. To be called when the descriptor is readable or
---- the timeout is 0.
----@param timeout_ms? integer how long to wait for something to do; default 0
----@return true|nil
----@return chamvi.Error? err
-function Loop:step(timeout_ms)
-    if active or callback.current() then
-        error("loop:step called from inside a task or callback", 2)
-    end
-    local ok, err = pcall(as_active, self._program, function(program)
-        loop.pump(has_ready(program) and 0 or timeout_ms or 0)
-        run_ready(program)
-    end)
-    if not ok then
-        return nil, err
-    end
-    return true
-end
-
 --- The library's loop as an object that another loop can serve: the protocol of cqueues, with `step`.
 ---@return chamvi.Loop
 function Scheduler:loop()
@@ -513,7 +459,18 @@ function scheduler.new(means)
         _means = means,
         _program = program,
         _jobs = new_driver(means, true),
-        _loop = setmetatable({ _program = program }, Loop),
+        _loop = loop_object.new({
+            has_ready = function()
+                return has_ready(program)
+            end,
+            is_running = scheduler.is_running,
+            turn = function(timeout_ms)
+                as_active(program, function()
+                    loop.pump(has_ready(program) and 0 or timeout_ms)
+                    run_ready(program)
+                end)
+            end,
+        }),
     }, Scheduler)
     local functions = {}
     for _, name in ipairs(FUNCTIONS) do
