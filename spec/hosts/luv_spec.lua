@@ -164,6 +164,79 @@ for _, abi in ipairs({ "lua5.4", "luajit" }) do
                     uv.run()
                 ]]))
             end)
+
+            it("may close all handles of its loop", function()
+                assert.equal("one\ntwo\ntwo\nthree\ntrue\n", output_of([[
+                    require("chamvi.sandbox.host").use("luv")
+                    local function close_all()
+                        uv.walk(function(handle)
+                            if not handle:is_closing() then
+                                handle:close()
+                            end
+                        end)
+                        uv.run()
+                    end
+                    local workspace = assert(provider:create({ run_id = "run" }))
+                    close_all()
+                    io.write(assert(workspace:exec({ "echo", "one" })).stdout)
+                    for _ = 1, 2 do
+                        sandbox.spawn(function()
+                            sandbox.sleep(1)
+                            coroutine.yield()
+                            io.write(assert(workspace:exec({ "echo", "two" })).stdout)
+                        end)
+                        uv.run()
+                        close_all()
+                    end
+                    local task = sandbox.spawn(workspace.exec, workspace, { "sh", "-c", "sleep 0.1; echo three" })
+                    close_all()
+                    local timer = after(600000, print) -- keeps the loop alive
+                    io.write(assert(task:join()).stdout)
+                    timer:close()
+                    print(workspace:dispose())
+                ]]))
+            end)
+
+            if abi == "luajit" then -- has an FFI to fork with
+                it("is not held up by a forked child, which is refused and reports that once", function()
+                    local reports, rest = 0, {}
+                    local output = output_of([[
+                        local ffi = require "ffi"
+                        ffi.cdef("int fork(void); int waitpid(int, int *, int); void _exit(int);")
+                        io.stderr = io.stdout
+                        require("chamvi.sandbox.host").use("luv")
+                        sandbox.spawn(function()
+                            local workspace = assert(provider:create({ run_id = "run" }))
+                            local other = sandbox.spawn(workspace.exec, workspace, { "sleep", "0.3" })
+                            sandbox.sleep(10)
+                            local pid = ffi.C.fork()
+                            if pid == 0 then
+                                for _ = 1, 100 do
+                                    coroutine.yield()
+                                end
+                                print("child", sandbox.sleep(10))
+                                io.flush()
+                                ffi.C._exit(0)
+                            end
+                            ffi.C.waitpid(pid, nil, 0)
+                            print("parent", assert(other:join()).exit_code, workspace:dispose())
+                        end)
+                        uv.run()
+                    ]])
+                    for line in output:gmatch("[^\n]+") do
+                        if line:find("^chamvi%.sandbox: ") then
+                            reports = reports + 1
+                        else
+                            table.insert(rest, line)
+                        end
+                    end
+                    assert.same({
+                        "child\tnil\tSandboxError: used in a forked process: start anew in the child",
+                        "parent\t0\ttrue",
+                    }, rest)
+                    assert.equal(1, reports)
+                end)
+            end
         end)
     end)
 end

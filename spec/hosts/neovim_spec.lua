@@ -128,6 +128,50 @@ describe("Neovim as a host:", function()
                 .. "false x\n$", lines)
         end)
 
+        it("has no tasks run by loop():step() in callbacks of its loop, where they could not use it", function()
+            assert.equal("false true\nfalse false\n", output_of([[
+                local workspace = assert(provider:create({ run_id = "run" }))
+                local timer = vim.loop.new_timer()
+                timer:start(20, 0, function()
+                    timer:close()
+                    local ok, err = pcall(sandbox.loop().step, sandbox.loop(), 1000)
+                    say(ok, err:find("loop:step called from inside a callback of vim.loop", 1, true) ~= nil)
+                end)
+                sandbox.async(function()
+                    local fast_output
+                    assert(workspace:exec({ "sh", "-c", "sleep 0.2; echo x" }, {
+                        on_output = function()
+                            fast_output = vim.in_fast_event()
+                        end,
+                    }))
+                    local fast = vim.in_fast_event()
+                    assert(workspace:dispose())
+                    return fast, fast_output
+                end, function(fast, fast_output)
+                    say(fast, fast_output)
+                    quit()
+                end)
+            ]]))
+        end)
+
+        it("has its other tasks stand still while one waits in vim.wait itself, and no longer", function()
+            assert.equal("false true\n", output_of([[
+                sandbox.spawn(function()
+                    local slept = false
+                    sandbox.spawn(function()
+                        sandbox.sleep(10)
+                        slept = true
+                    end)
+                    local meanwhile = vim.wait(100, function()
+                        return slept
+                    end)
+                    sandbox.sleep(20)
+                    say(meanwhile, slept)
+                    quit()
+                end)
+            ]]))
+        end)
+
         it("can be interrupted while it waits", function()
             assert.equal("false chamvi.sandbox: the wait was interrupted\n", output_of([[
                 local workspace = assert(provider:create({ run_id = "run" }))
@@ -182,6 +226,25 @@ describe("Neovim as a host:", function()
                 quit()
             ]]))
             assert.equal("", hosts.files_left(folder))
+        end)
+
+        it("is refused, and does not hang, when all is closed since it is left", function()
+            local CLOSED = "false SandboxError: the core is closed\n"
+            assert.equal("nil closed\n" .. CLOSED .. CLOSED .. "nil create_failed closed\n", output_of([[
+                local workspace = assert(provider:create({ run_id = "run" }))
+                local task = sandbox.spawn(workspace.exec, workspace, { "sleep", "600" })
+                vim.api.nvim_create_autocmd("VimLeave", {
+                    callback = function()
+                        local result, err = workspace:exec({ "true" })
+                        say(result, err.code)
+                        say(pcall(task.join, task))
+                        say(pcall(sandbox.run, task.join, task))
+                        result, err = provider:create({ run_id = "run" })
+                        say(result, err.code, err.cause and err.cause.code)
+                    end,
+                })
+                quit()
+            ]]))
         end)
 
         it("leaves nothing when it is left at once", function()

@@ -21,6 +21,7 @@
 #include "lua/completion.h"
 #include "lua/core.h"
 #include "lua/decoders.h"
+#include "lua/finalizer.h"
 #include "lua/json.h"
 #include "lua/net.h"
 #include "lua/process.h"
@@ -133,7 +134,7 @@ struct cv_core *cv_lua_check_core(lua_State *L)
 static int core_check(lua_State *L)
 {
     struct cv_err err;
-    if (!cv_host_usable(&cv_lua_check_core(L)->host, &err))
+    if (!cv_host_usable(&check_core(L)->host, &err))
         return cv_lua_push_error(L, &err);
     lua_pushboolean(L, 1);
     return 1;
@@ -521,6 +522,7 @@ static const luaL_Reg module_functions[] = {
     {"uuid", module_uuid},
     {"now_ms", module_now_ms},
     {"is_yieldable", module_is_yieldable},
+    {"in_finalizer", cv_lua_in_finalizer},
     {NULL, NULL},
 };
 

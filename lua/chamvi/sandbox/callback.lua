@@ -1,6 +1,7 @@
--- Calls into user code from places where nothing may wait: `on_output`, abort listeners.
+-- User code that runs where nothing may wait: `on_output`, abort listeners, finalizers.
 
 local compat = require "chamvi.sandbox.compat"
+local native = require "chamvi.sandbox.core"
 
 local callback = {}
 
@@ -33,10 +34,11 @@ function callback.call(what, fn, ...)
     return finish(what, thread, compat.resume(thread, fn, ...))
 end
 
---- The callback that is being called now, or nil.
+--- The callback that is being called now, or nil. A finalizer is one: it runs in the middle of whatever allocates, the
+--- library's own code included.
 ---@return string?
 function callback.current()
-    return running[#running]
+    return native.in_finalizer() and "a finalizer (__gc)" or running[#running]
 end
 
 return callback

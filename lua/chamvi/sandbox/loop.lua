@@ -5,6 +5,7 @@
 
 local native = require "chamvi.sandbox.core"
 local errors = require "chamvi.sandbox.errors"
+local printed = require "chamvi.sandbox.printed"
 
 local loop = {}
 
@@ -80,6 +81,15 @@ function loop.on_idle(fn)
     table.insert(idle_listeners, fn)
 end
 
+-- One that fails, such as for want of memory, must not end the wait of whoever happens to run the core.
+local function call(handler, ...)
+    local ok, err = pcall(handler, ...)
+    if not ok then
+        local report = require "chamvi.sandbox.report" -- which needs the host, and that this module
+        report("what waits for an operation has failed: " .. printed(err))
+    end
+end
+
 local function deliver(id, what, ...)
     if id == nil then
         return false
@@ -90,7 +100,7 @@ local function deliver(id, what, ...)
             handlers[id] = nil
             expected = expected - (asides[id] and 0 or 1)
         end
-        handler(what, ...)
+        call(handler, what, ...)
         if expected == 0 and not asides[id] then
             for _, listener in ipairs(idle_listeners) do
                 listener()
@@ -104,9 +114,12 @@ local function deliver(id, what, ...)
 end
 
 --- Waits for the core and delivers all that it has. Raises a SandboxError when the core can't be used, as
---- in a forked child.
+--- in a forked child, and an error in a finalizer: that runs in the middle of anything, also of this.
 ---@param timeout_ms? integer at most this long; nil: until there is something, 0: not at all
 function loop.pump(timeout_ms)
+    if native.in_finalizer() then
+        error("chamvi.sandbox: a finalizer (__gc) must not wait", 0)
+    end
     if expected == 0 and timeout_ms == nil then
         error("chamvi.sandbox: deadlock: nothing is under way that could end this wait", 0)
     end

@@ -9,6 +9,7 @@ local compat = require "chamvi.sandbox.compat"
 local errors = require "chamvi.sandbox.errors"
 local host = require "chamvi.sandbox.host"
 local loop = require "chamvi.sandbox.loop"
+local native = require "chamvi.sandbox.core"
 local printed = require "chamvi.sandbox.printed"
 
 local task = {}
@@ -96,7 +97,8 @@ end
 
 -- The callback that the caller is inside of, if any, and that may not wait; a job may that began in one.
 local function forbids_waiting()
-    return not is_job(coroutine.running()) and callback.current()
+    local inside = callback.current()
+    return inside and (not is_job(coroutine.running()) or native.in_finalizer()) and inside
 end
 
 --- Raises unless the caller may wait here. To be called before anything is started.
@@ -140,7 +142,7 @@ end
 function task.wait(future)
     if not future.done then
         local thread = coroutine.running()
-        if thread and jobs[thread] then
+        if is_job(thread) and compat.is_yieldable() then
             future:subscribe(function()
                 resume(thread)
             end)

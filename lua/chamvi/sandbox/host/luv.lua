@@ -20,7 +20,10 @@ end
 local function turn(_, at_once)
     if not can_run_loop() then
         loop.pump(at_once and 0 or nil)
-    elseif at_once then
+        return
+    end
+    watched.attend()
+    if at_once then
         uv.run("nowait")
     elseif uv.loop_alive() then
         uv.run("once")

@@ -8,16 +8,18 @@ local scheduler = require "chamvi.sandbox.host.scheduler"
 local WAIT_MS = 200 -- vim.wait looks after each event, but for Ctrl-C only at its end
 
 local tasks, watched
+local scheduled = false -- whether a step is
 local prepared = false -- for the end of the editor
 
 local function turn(is_over, at_once)
+    if not scheduled then
+        watched.attend()
+    end
     local _, failure = vim.wait(at_once and 0 or WAIT_MS, is_over, WAIT_MS)
     if failure == -2 then
         error("chamvi.sandbox: the wait was interrupted", 0)
     end
 end
-
-local scheduled = false
 
 -- Luv's callbacks go on meanwhile, and would find the descriptor readable again and again.
 local function schedule_step()
@@ -56,6 +58,17 @@ end
 
 watched = luv_loop.new(vim.loop, schedule_step)
 tasks = scheduler.new({ turn = turn, wake = watched.soon, begins_later = vim.in_fast_event })
+
+local own_loop = tasks.loop()
+local step = own_loop.step
+
+-- The tasks that it runs may use the editor.
+function own_loop.step(self, timeout_ms)
+    if vim.in_fast_event() then
+        error("loop:step called from inside a callback of vim.loop: use vim.schedule there", 2)
+    end
+    return step(self, timeout_ms)
+end
 
 return {
     running = function()
