@@ -67,7 +67,7 @@ end
 
 -- A future that is done when all the tasks have ended; apart from the wait, too.
 local function end_of(tasks)
-    local left, all_ended = #tasks, jobs.future()
+    local left, all_ended = #tasks + 1, jobs.future()
     local function ended()
         left = left - 1
         if left == 0 then
@@ -81,6 +81,7 @@ local function end_of(tasks)
             task.ended:subscribe(ended)
         end
     end
+    ended() -- of none is done at once
     return all_ended
 end
 
