@@ -333,6 +333,53 @@ behaviour("hooks and aborts work where nothing may yield", function(t)
     manager:close()
 end)
 
+behaviour("a provider's create may use tasks, and the others go on meanwhile", function(t)
+    local uses = {
+        all = function(work)
+            return t.sandbox.all({ work, work })[2][1]
+        end,
+        run = function(work)
+            return t.sandbox.run(function()
+                return t.sandbox.spawn(work):join()
+            end)
+        end,
+        join = function(work)
+            local task = t.sandbox.spawn(work)
+            t.sandbox.sleep(1)
+            return task:join()
+        end,
+    }
+    for _, name in ipairs({ "all", "run", "join" }) do
+        local result
+        local manager = t.sandbox.create_workspace_manager({
+            provider = {
+                name = "working",
+                create = function(_, request)
+                    local workspace = assert(t.provider:create(request))
+                    result = uses[name](function()
+                        return assert(workspace:exec(sh("touch begun; " .. until_there("go")))).exit_code
+                    end)
+                    return workspace
+                end,
+                collect_garbage = function()
+                    return 0
+                end,
+            },
+            gc_interval_ms = 0,
+        })
+        local task = t.sandbox.spawn(manager.acquire, manager, "run")
+        local begun
+        wait_until(t, function()
+            begun = begun or t.list(t.workspaces):match("[%x-]+")
+            return begun and t.exists(("%s/%s/begun"):format(t.workspaces, begun))
+        end, "the begin of the work: " .. name)
+        assert(io.open(("%s/%s/go"):format(t.workspaces, begun), "w")):close()
+        assert(task:join())
+        t.equal(0, result, "what came of the work: " .. name)
+        manager:close()
+    end
+end)
+
 -- ---- Tasks -------------------------------------------------------------------------------------
 
 behaviour("join gives what a task returned or raised", function(t)
@@ -399,6 +446,25 @@ behaviour("a run waits for every task that began in it", function(t)
     t.equal("main early late", table.concat(order, " "), "the order of the ends")
     t.equal(2, results.n, "how many results")
     t.equal("result", results[1], "the result")
+end)
+
+behaviour("a run waits for what the callbacks of its commands spawn", function(t)
+    with_workspace(t, function(workspace)
+        local ended = false
+        t.sandbox.run(function()
+            t.sandbox.spawn(function()
+                assert(workspace:exec({ "echo", "x" }, {
+                    on_output = function()
+                        t.sandbox.spawn(function()
+                            t.sandbox.sleep(100)
+                            ended = true
+                        end)
+                    end,
+                }))
+            end)
+        end)
+        t.equal(true, ended, "that it waited")
+    end)
 end)
 
 behaviour("a run raises what its function raised, when all has ended", function(t)
@@ -511,6 +577,11 @@ behaviour("wrong arguments raise at once", function(t)
         t.equal(false, ok, name)
         t.equal(true, err:find("bad argument #%d to '" .. name .. "'") ~= nil, "the message: " .. tostring(err))
     end
+    for _, ms in ipairs({ 2 ^ 52 + 1, 2 ^ 63, 1e300, 1 / 0, 0 / 0 }) do
+        local ok, err = pcall(t.sandbox.sleep, ms)
+        t.equal(false, ok, "a sleep of " .. ms)
+        t.equal(true, err:find("bad argument #1 to 'sleep'", 1, true) ~= nil, "the message: " .. err)
+    end
 end)
 
 -- ---- Coroutines of the program's own -----------------------------------------------------------
@@ -561,6 +632,33 @@ behaviour("tasks of a coroutine that is no task", function(t)
         table.insert(values, generator())
     end
     t.equal("run all join", table.concat(values, " "), "what it yielded")
+end)
+
+behaviour("all waits for its functions only, also in a coroutine that is no task", function(t)
+    local function all()
+        local ended = false
+        local results = t.sandbox.all({
+            function()
+                t.sandbox.spawn(function()
+                    t.sandbox.sleep(300)
+                    ended = true
+                end)
+                t.sandbox.sleep(1)
+                return "result"
+            end,
+        })
+        return results[1][1], ended, function()
+            return ended
+        end
+    end
+    for _, call in ipairs({ all, coroutine.wrap(all) }) do
+        local ok, result, early, ended = pcall(call)
+        answer_or_error(t, "result", ok, result, early)
+        if ok then
+            t.equal(false, early, "that it waited for what they spawned")
+            wait_until(t, ended, "the end of what they spawned")
+        end
+    end
 end)
 
 return behaviours

@@ -24,6 +24,11 @@ local CASES = {
         prints = "deadlock\ndeadlock\tdeadlock\nchamvi.sandbox: a task failed and nobody joined it: lost\n",
     },
     {
+        case = "picked",
+        says = "outside of a controller tasks are those of plain Lua",
+        prints = "true\tspawned\ncalled back\n",
+    },
+    {
         case = "pollable",
         says = "the library's loop can be polled, for the tasks of plain Lua",
         prints = "polled\n",

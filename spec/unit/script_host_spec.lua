@@ -1,4 +1,5 @@
 local leaks = require "spec.support.leaks"
+local core_loop = require "chamvi.sandbox.loop"
 local sandbox = require "chamvi.sandbox"
 local written_to_stderr = require "spec.support.stderr"
 
@@ -295,6 +296,46 @@ describe("a script's tasks", function()
                 assert.equal("spawned", generator())
                 assert.equal("in all", generator())
             end)
+        end)
+
+        it("leave what an interrupted run and all of their own began to the others", function()
+            local order, pump = {}, core_loop.pump
+            local function worker(name)
+                return function()
+                    sandbox.sleep(20)
+                    table.insert(order, name)
+                end
+            end
+            local lines = written_to_stderr(function()
+                sandbox.run(function()
+                    local function interrupted(fn, ...)
+                        local arguments = pack(...)
+                        local ok, err = coroutine.wrap(function()
+                            core_loop.pump = function()
+                                core_loop.pump = pump
+                                error("interrupted", 0)
+                            end
+                            return pcall(fn, (table.unpack or unpack)(arguments))
+                        end)()
+                        assert.same({ false, "interrupted" }, { ok, err })
+                    end
+                    interrupted(sandbox.run, function()
+                        sandbox.spawn(worker("spawned"))
+                        worker("main")()
+                        error("main failed", 0)
+                    end)
+                    interrupted(sandbox.all, { worker("in all"), coroutine.yield })
+                    assert.same({}, order)
+                    for _ = 1, 1000 do
+                        sandbox.sleep(#order < 3 and 10 or 0)
+                    end
+                end)
+                collectgarbage()
+                collectgarbage()
+            end)
+            table.sort(order)
+            assert.same({ "in all", "main", "spawned" }, order)
+            assert.same({ "chamvi.sandbox: a task failed and nobody joined it: main failed" }, lines)
         end)
 
         it("may spawn for the task they are in, but not join what stands still", function()

@@ -158,6 +158,22 @@ function task.wait(future)
     return compat.unpack(results, 1, results.n)
 end
 
+--- Whether the caller is a job itself, not a coroutine that one has made.
+---@return boolean
+function task.in_job()
+    return is_job(coroutine.running())
+end
+
+--- The task that calls, or whose callback does, for `call_for` of chamvi.sandbox.callback.
+---@return table|nil
+function task.owner()
+    if callback.current() then
+        return callback.owner()
+    end
+    local adapter = host.current()
+    return adapter.owner and adapter.owner()
+end
+
 --- Starts a job: `fn(...)` in a coroutine of the library's own.
 ---@param fn function
 ---@return chamvi.Future # of its results
@@ -203,6 +219,7 @@ end
 -- Hands on what the core tells of an operation. Apart from the wait, since a host may end a task that waits and use its
 -- stack again: the core must not keep closures whose variables are there. Nor is `on_output` called then.
 local function watch_operation(id, signal, on_output)
+    local owner = on_output and task.owner()
     local state = { future = task.future() } -- and `broken`, the error of an `on_output` that failed
 
     local function abort(text)
@@ -213,7 +230,7 @@ local function watch_operation(id, signal, on_output)
         if what ~= "output" then
             state.future:set(what, ...)
         elseif not state.broken and not state.future:is_abandoned() then
-            local ok, cause = callback.call("on_output", on_output, ...)
+            local ok, cause = callback.call_for(owner, "on_output", on_output, ...)
             if not ok then
                 state.broken = task.output_failed(cause)
                 abort(state.broken.message)

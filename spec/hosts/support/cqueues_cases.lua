@@ -108,6 +108,26 @@ function cases.tasks()
     collectgarbage()
 end
 
+-- Outside of a controller, where the host was picked by name.
+function cases.picked()
+    host.use("cqueues")
+    local begun, result = false, nil
+    local task = sandbox.spawn(function()
+        begun = true
+        return sandbox.sleep(1) and "spawned"
+    end)
+    print(begun, task:join())
+    sandbox.async(function()
+        return sandbox.sleep(1) and "called back"
+    end, function(value)
+        result = value
+    end)
+    repeat
+        assert(sandbox.loop():step(1000))
+    until result
+    print(result)
+end
+
 -- LuaJIT only: a child that goes on with the loop. What waits in it is told.
 function cases.forked()
     local ffi = require "ffi"

@@ -38,23 +38,17 @@ local function count()
     calls = calls + 1
 end
 
---- A command whose output is counted.
+--- A command whose output is counted, and which goes on when the request ends.
 function app.counted()
-    exec("for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done", { on_output = count })
+    sandbox.spawn(function()
+        exec("for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done", { on_output = count })
+    end)
+    ngx.sleep(0.5)
+    ngx.exit(200)
 end
 
 function app.count()
     ngx.say(calls)
-end
-
---- A variable that the on_output of a request which is ended would change, were it called.
-function app.changing()
-    local bytes = 0
-    exec("for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done", {
-        on_output = function(_, chunk)
-            bytes = bytes + #chunk
-        end,
-    })
 end
 
 function app.exit_in_callback()

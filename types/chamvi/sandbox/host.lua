@@ -26,6 +26,8 @@ function Future:subscribe(wake) end
 ---@field sleep fun(ms: integer): true?, chamvi.Error?
 ---@field async fun(fn: function, done: function)
 ---@field loop fun(): chamvi.Loop
+---@field owner? fun(): table|nil the task that calls, for `owner` of chamvi.sandbox.callback: while
+---   its `on_output` is called, what `spawn` starts can join the same `run`
 ---@field serve? fun() called when an operation begins, maybe with nobody waiting for it: from here on the host's own
 ---   loop has to run the core until `idle` of chamvi.sandbox.loop says that nothing is under way. Must not wait
 ---@field forbids_waiting? fun(): string|nil what the caller is in, when nothing may wait there, for an error's message

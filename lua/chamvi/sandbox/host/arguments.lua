@@ -5,6 +5,8 @@ local report = require "chamvi.sandbox.report"
 
 local arguments = {}
 
+local TIME_MAX_MS = 2 ^ 52 -- of the core's timers
+
 --- Raises unless the value is a function.
 ---@param value any
 ---@param index integer its place among the arguments
@@ -34,6 +36,8 @@ function arguments.check_time(ms)
     if type(ms) ~= "number" or ms % 1 ~= 0 or ms < 0 then
         error(("bad argument #1 to 'sleep' (milliseconds expected, got %s)"):format(
             type(ms) == "number" and "another number" or type(ms)), 3)
+    elseif ms > TIME_MAX_MS then
+        error("bad argument #1 to 'sleep' (milliseconds expected, at most 2^52, got more)", 3)
     end
 end
 

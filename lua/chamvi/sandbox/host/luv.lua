@@ -44,6 +44,7 @@ return {
     serve = watched.serve,
     wait = tasks.wait,
     can_wait = tasks.can_wait,
+    owner = tasks.owner,
     run = tasks.run,
     spawn = tasks.spawn,
     all = tasks.all,

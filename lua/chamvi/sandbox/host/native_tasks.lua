@@ -3,6 +3,7 @@
 -- (script.lua): it runs the core until the answer is there.
 
 local arguments = require "chamvi.sandbox.host.arguments"
+local callback = require "chamvi.sandbox.callback"
 local compat = require "chamvi.sandbox.compat"
 local jobs = require "chamvi.sandbox.task"
 local loop = require "chamvi.sandbox.loop"
@@ -12,9 +13,16 @@ local script = require "chamvi.sandbox.host.script"
 
 local native_tasks = {}
 
+-- The tasks of what is no task of the host; whoever runs the core runs them.
+local plain = scheduler.new({
+    turn = function(_, at_once)
+        loop.pump(at_once and 0 or nil)
+    end,
+})
+
 --- What a host with tasks of its own gives.
 ---@class chamvi.NativeHost
----@field running fun(): boolean whether the caller is in that host
+---@field running fun(): boolean whether the caller is in that host; elsewhere what it spawns is a task of plain Lua
 ---@field current fun(): any the host's task that is running, as the same key each time; nil where none is, and where
 ---   it can't yield
 ---@field start fun(body: fun()) starts a task of the host that runs `body`, which never raises. Better when the
@@ -96,7 +104,7 @@ function native_tasks.adapter(host)
         serve = host.serve,
         forbids_waiting = host.forbids_waiting,
         loop = script.loop,
-        sleep = script.sleep,
+        sleep = plain.sleep,
     }
 
     -- The tasks that were started here, by the host's key; one inside `run` is that run's.
@@ -137,12 +145,12 @@ function native_tasks.adapter(host)
         if key then
             park(key, future)
         else
-            script.wait(future)
+            plain.wait(future)
         end
     end
 
     function adapter.can_wait()
-        return host.current() ~= nil or script.can_wait()
+        return host.current() ~= nil or plain.can_wait()
     end
 
     local function start(scope, fn, ...)
@@ -163,9 +171,20 @@ function native_tasks.adapter(host)
         return task
     end
 
+    function adapter.owner()
+        local key = host.current()
+        if key then
+            return tasks[key]
+        end
+        return plain.owner()
+    end
+
     local function place(key)
         local task = key and tasks[key]
-        return task and task.scope or scopes.ambient
+        if not key then
+            task = callback.owner() -- of one of the host's own tasks, else the caller spawns in `plain`
+        end
+        return task and not task.done and task.scope or scopes.ambient
     end
 
     -- For `join`.
@@ -184,8 +203,10 @@ function native_tasks.adapter(host)
 
     local function spawn(fn, ...)
         local key = host.current()
-        if not key and scheduler.is_running() then
-            return script.spawn(fn, ...)
+        local owner = callback.owner()
+        local is_plain = owner and owner.driver or not owner and scheduler.is_running()
+        if not key and (is_plain or jobs.in_job() or not host.running()) then
+            return plain.spawn(fn, ...)
         end
         local task = start(place(key), fn, ...)
         return scopes.handle(task, await)
@@ -201,12 +222,12 @@ function native_tasks.adapter(host)
         jobs.check_may_wait("run")
         local key = host.current()
         if not key then
-            return script.run(fn, ...)
+            return plain.run(fn, ...)
         end
         -- In the task that calls; what it spawns meanwhile belongs to this run.
         local outer, scope = tasks[key], scopes.new()
         local main = scopes.enter(scope)
-        main.joined, main.outer = true, outer
+        main.joined = true
         if outer then
             outer.waits_for = scope.live
         end
@@ -229,7 +250,7 @@ function native_tasks.adapter(host)
         jobs.check_may_wait("all")
         local key = host.current()
         if not key then
-            return script.all(functions)
+            return plain.all(functions)
         end
         local children = {}
         for index = 1, #functions do

@@ -93,6 +93,7 @@ return {
     can_wait = function()
         return not vim.in_fast_event() and tasks.can_wait()
     end,
+    owner = tasks.owner,
     run = tasks.run,
     spawn = tasks.spawn,
     all = tasks.all,

@@ -11,6 +11,7 @@ local jobs = require "chamvi.sandbox.task"
 local loop = require "chamvi.sandbox.loop"
 local native_tasks = require "chamvi.sandbox.host.native_tasks"
 local ngx = require "ngx"
+local scheduler = require "chamvi.sandbox.host.scheduler"
 local semaphore = require "ngx.semaphore"
 
 local host = {}
@@ -64,22 +65,22 @@ end
 
 -- What hinders the caller from waiting, or nil.
 local function hindrance()
+    if scheduler.in_task() and compat.is_yieldable() then
+        return nil
+    end
     local phase = ngx.get_phase()
     if not MAY_WAIT[phase] then
         return ("nginx's phase %s"):format(phase), NO_TIMERS[phase]
     elseif not compat.is_yieldable() then
         return "what a C function has called"
-    elseif coroutine.status(coroutine.running()) ~= "running" then -- nginx knows only its own
+    elseif jobs.in_job() or callback.current() or coroutine.status(coroutine.running()) ~= "running" then
+        -- nginx knows only its own, and may take one of ours for one of its own that has ended.
         return "a coroutine that is not nginx's"
     end
 end
 
 function host.current()
-    -- Lua's own coroutines look to nginx like the light thread in which they run.
-    if callback.current() or jobs.in_job() or hindrance() then
-        return nil
-    end
-    return key_of(coroutine.running())
+    return not scheduler.in_task() and not hindrance() and key_of(coroutine.running()) or nil
 end
 
 -- Has `fn()` called by a timer. Outside of requests ngx.timer.at raises.

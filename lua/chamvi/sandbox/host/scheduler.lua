@@ -2,7 +2,9 @@
 --
 -- A driver is a queue of tasks that one loop runs. A host has one for the program; a coroutine inside a task
 -- that is no task itself can only block, so a `run` or `all` there gets a driver of its own: while it lasts
--- the outer tasks stand still, and a join on one of them would never end.
+-- the outer tasks stand still, and a join on one of them would never end. What it leaves goes to the outer one.
+--
+-- What a job starts has a driver that whoever runs the core runs too, as it does the job.
 
 local arguments = require "chamvi.sandbox.host.arguments"
 local callback = require "chamvi.sandbox.callback"
@@ -14,8 +16,8 @@ local scopes = require "chamvi.sandbox.host.scopes"
 ---@class chamvi.SchedulerMeans what a host gives
 ---@field turn fun(is_over: (fun(): boolean), at_once: boolean) runs the core until something has happened, maybe that
 ---   `is_over()`; `at_once`: without waiting. Here a call blocks
----@field wake fun() called when tasks of the program can go on and nobody runs them: `turn` has to be called soon, by
----   the host's own loop
+---@field wake? fun() called when tasks of the program can go on and nobody runs them: `turn` has to be called soon, by
+---   the host's own loop. Default: whoever runs the core runs them
 ---@field begins_later? fun(): boolean whether a task that is spawned here must not begin at once
 
 ---@class chamvi.Scheduler
@@ -27,11 +29,32 @@ local WAIT = {}
 
 local tasks = {} -- the tasks that have not ended, by coroutine
 
-local function new_driver(means)
-    return { means = means, ready = {}, first = 1, last = 0, current = nil, running = false }
+-- `pumped`: whoever runs the core runs it.
+local function new_driver(means, pumped)
+    return {
+        means = means,
+        pumped = pumped,
+        tasks = {},
+        ready = {},
+        first = 1,
+        last = 0,
+        current = nil,
+        running = false,
+        woken = false, -- a timer will run it
+    }
 end
 
 local active -- the innermost driver that is running
+
+local run_soon
+
+local function wake(driver)
+    if driver.pumped then
+        run_soon(driver)
+    else
+        driver.means.wake()
+    end
+end
 
 local function make_ready(task)
     -- One that was left by a raise may still be subscribed to what it waited for.
@@ -41,7 +64,7 @@ local function make_ready(task)
         driver.last = driver.last + 1
         driver.ready[driver.last] = task
         if not driver.running then
-            driver.means.wake()
+            wake(driver)
         end
     end
 end
@@ -52,6 +75,7 @@ end
 
 local function end_task(task, ok, ...)
     tasks[task.thread] = nil
+    task.driver.tasks[task] = nil
     task.thread = nil
     scopes.finish(task, ok, ...)
 end
@@ -60,7 +84,7 @@ local function resume(task)
     if task.done then -- its coroutine was closed
         return
     end
-    local ok, yielded = coroutine.resume(task.thread)
+    local ok, yielded = compat.resume(task.thread)
     if task.done then
         return
     end
@@ -74,10 +98,11 @@ end
 local function new_task(scope, driver, fn, packed)
     local task = scopes.enter(scope)
     task.driver = driver
-    task.thread = coroutine.create(function()
+    task.thread = compat.create(function()
         scopes.call(end_task, task, fn, packed)
     end)
     tasks[task.thread] = task
+    driver.tasks[task] = true
     make_ready(task)
     return task
 end
@@ -102,10 +127,36 @@ local function as_active(driver, step, ...)
     local ok, err = pcall(step, driver, ...)
     active, driver.running, driver.current = outer, false, nil
     if has_ready(driver) then
-        driver.means.wake()
+        wake(driver)
     end
     if not ok then
         error(err, 0)
+    end
+end
+
+-- Has the driver run by whoever runs the core next.
+function run_soon(driver)
+    local core = not driver.woken and loop.core()
+    if core then -- else nothing goes on, as in a forked child; whoever waits is told
+        driver.woken = true
+        loop.expect(core:timer(0), function()
+            driver.woken = false
+            if not driver.running then
+                as_active(driver, run_ready)
+            end
+        end)
+    end
+end
+
+-- Gives the tasks of a driver that nobody runs any more to another.
+local function hand_over(driver, heir)
+    for task in pairs(driver.tasks) do
+        task.driver, heir.tasks[task] = heir, true
+    end
+    for index = driver.first, driver.last do
+        local task = driver.ready[index]
+        task.ready = false
+        make_ready(task)
     end
 end
 
@@ -118,6 +169,21 @@ local function run_until(driver, future)
         if not future.done then
             driver.means.turn(is_over, has_ready(driver))
         end
+    end
+end
+
+-- Runs the driver until the future is done. What is left then, as when the wait was interrupted, goes to the heir.
+local function drive(driver, heir, future)
+    if jobs.in_job() then
+        jobs.wait(future)
+        return
+    end
+    local ok, err = pcall(as_active, driver, run_until, future)
+    if driver ~= heir then
+        hand_over(driver, heir)
+    end
+    if not ok then
+        error(err, 0)
     end
 end
 
@@ -149,7 +215,7 @@ local function park(task, future, on)
         make_ready(task)
     end)
     repeat
-        coroutine.yield(WAIT)
+        compat.yield(WAIT)
     until future.done
     task.waits_for = nil
 end
@@ -163,7 +229,7 @@ end
 -- being closed, it can't, and has to block like a coroutine that is no task.
 local function yieldable()
     local task = current()
-    return task and coroutine.isyieldable() and task
+    return task and compat.is_yieldable() and task
 end
 
 function Scheduler:wait(future)
@@ -176,17 +242,37 @@ function Scheduler:wait(future)
 end
 
 function Scheduler:can_wait()
-    return not current() or coroutine.isyieldable()
+    return not current() or compat.is_yieldable()
 end
 
 -- Where a task goes that is spawned here: to the scope and driver of the task that is running, also when
--- one of its coroutines calls.
+-- one of its coroutines calls, or whose callback is.
 local function place(self)
-    local task = active and active.current
+    if jobs.in_job() then -- which may be the work of several tasks
+        return scopes.ambient, self._jobs
+    end
+    local task = callback.owner()
+    if not task or task.done or not task.driver then
+        task = active and active.current
+    end
     if task then
         return task.scope, task.driver
     end
     return scopes.ambient, self._program
+end
+
+--- The task that is running, also when one of its coroutines calls.
+---@return table|nil
+function Scheduler:owner()
+    return not jobs.in_job() and active and active.current or nil
+end
+
+-- For a wait of what can't yield: a driver of its own, inside another.
+local function nested_driver(self)
+    if jobs.in_job() then
+        return self._jobs
+    end
+    return active and new_driver(self._means) or self._program
 end
 
 -- For `join`.
@@ -198,6 +284,8 @@ local function await(task)
     caller = yieldable()
     if caller and caller.driver == task.driver then
         park(caller, task.ended, { task })
+    elseif task.driver.pumped and (caller or jobs.in_job() or not task.driver.running) then
+        jobs.wait(task.ended)
     elseif task.driver.running then
         error("task:join: deadlock: the task stands still while a coroutine that is no task waits", 3)
     else
@@ -215,7 +303,7 @@ local function spawn(self, fn, ...)
         end
     end
     local begins_later = self._means.begins_later
-    if active or callback.current() or begins_later and begins_later() then
+    if active or callback.current() or jobs.in_job() or begins_later and begins_later() then
         begin()
     else
         as_active(self._program, function()
@@ -244,13 +332,19 @@ function Scheduler:run(fn, ...)
     arguments.check_function(fn, 1, "run")
     jobs.check_may_wait("run")
     local scope, caller = scopes.new(), yieldable()
-    local driver = caller and caller.driver or active and new_driver(self._means) or self._program
+    local _, outer = place(self)
+    local driver = caller and outer or nested_driver(self)
     local main = new_task(scope, driver, fn, compat.pack(...))
     main.joined = true
     if caller then
         park(caller, scope.empty, scope.live)
     else
-        as_active(driver, run_until, scope.empty)
+        local ok, err = pcall(drive, driver, outer, scope.empty)
+        if not ok then
+            scopes.disown(main)
+            scopes.abandon(scope)
+            error(err, 0)
+        end
     end
     scopes.report(scope)
     return scopes.results(main)
@@ -264,11 +358,8 @@ function Scheduler:all(functions)
     jobs.check_may_wait("all")
 
     local caller = yieldable()
-    local scope, driver = place(self)
-    local nested = not caller and active ~= nil
-    if nested then
-        scope, driver = scopes.new(), new_driver(self._means)
-    end
+    local scope, outer = place(self)
+    local driver = caller and outer or nested_driver(self)
     local started, left, all_ended = {}, #functions, jobs.future()
     for index = 1, #functions do
         local task = new_task(scope, driver, functions[index], compat.pack())
@@ -285,10 +376,13 @@ function Scheduler:all(functions)
         if caller then
             park(caller, all_ended, started)
         else
-            as_active(driver, run_until, nested and scope.empty or all_ended)
-        end
-        if nested then
-            scopes.report(scope)
+            local ok, err = pcall(drive, driver, outer, all_ended)
+            if not ok then
+                for _, task in ipairs(started) do
+                    scopes.disown(task)
+                end
+                error(err, 0)
+            end
         end
     end
 
@@ -394,7 +488,7 @@ function Scheduler:turn(pump)
     end
 end
 
-local FUNCTIONS = { "wait", "can_wait", "run", "spawn", "all", "sleep", "async", "loop", "turn" }
+local FUNCTIONS = { "wait", "can_wait", "owner", "run", "spawn", "all", "sleep", "async", "loop", "turn" }
 
 local scheduler = {}
 
@@ -404,14 +498,21 @@ function scheduler.is_running()
     return active ~= nil
 end
 
+--- Whether the caller is a task of some scheduler.
+---@return boolean
+function scheduler.in_task()
+    return current() ~= nil
+end
+
 --- The functions of a host adapter, and `turn`, none of which takes the scheduler as an argument.
 ---@param means chamvi.SchedulerMeans
 ---@return table<string, function>
 function scheduler.new(means)
-    local program = new_driver(means)
+    local program = new_driver(means, not means.wake)
     local self = setmetatable({
         _means = means,
         _program = program,
+        _jobs = new_driver(means, true),
         _loop = setmetatable({ _program = program }, Loop),
     }, Scheduler)
     local functions = {}

@@ -95,7 +95,7 @@ function scopes.finish(task, ok, ...)
     else
         task.results = { n = 2, nil, (...) }
         if not task.joined then
-            if task.scope == scopes.ambient then
+            if task.scope == scopes.ambient or task.scope.abandoned then
                 -- Who holds the task may still join it.
                 task.unreported = when_collected(function()
                     report_failure(task)
@@ -149,6 +149,20 @@ function scopes.report(scope)
     for _, task in ipairs(scope.failed) do
         report_failure(task)
     end
+end
+
+--- Nobody will take the results of the task, whose `run` or `all` was interrupted.
+function scopes.disown(task)
+    task.joined = false
+    if task.done and not task.ok then
+        report_failure(task)
+    end
+end
+
+--- The `run` of the scope was interrupted: its tasks go on like ambient ones.
+function scopes.abandon(scope)
+    scope.abandoned = true
+    scopes.report(scope)
 end
 
 --- The results of a task that has ended; raises again what it raised, a string with its traceback.

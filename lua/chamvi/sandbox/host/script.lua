@@ -13,6 +13,7 @@ local tasks = scheduler.new({
 return {
     wait = tasks.wait,
     can_wait = tasks.can_wait,
+    owner = tasks.owner,
     run = tasks.run,
     spawn = tasks.spawn,
     all = tasks.all,

@@ -156,12 +156,13 @@ local function cwd_error(wrong, cwd)
 end
 
 local function new_command(self, request, stdout, stderr)
+    local owner = request.on_output and task.owner()
     local function take(name, output)
         return function(bytes, run)
             output.bytes = output.bytes + #bytes
             output.collector:write(bytes)
             if request.on_output and not run.outcome:is_abandoned() then
-                local ok, cause = callback.call("on_output", request.on_output, name, bytes)
+                local ok, cause = callback.call_for(owner, "on_output", request.on_output, name, bytes)
                 if not ok then
                     stop(self, run, task.output_failed(cause))
                 end
