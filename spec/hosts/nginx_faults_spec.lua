@@ -33,7 +33,12 @@ describe("a program in nginx that goes wrong:", function()
         return get("command?script=" .. script:gsub(" ", "%%20"):gsub(";", "%%3B"))
     end
 
-    local function start()
+    local function start(connections)
+        nginx.configure(folder, {
+            main = scratch.shell("id -u") == "0\n" and "user root;" or "",
+            connections = connections,
+            http = HTTP:format(APP, folder, APP, APP),
+        })
         scratch.shell(("%s >%s/output 2>&1 </dev/null &"):format(nginx.command(folder), folder))
         master = tonumber(wait_until(function()
             return (scratch.read(folder .. "/nginx.pid") or ""):match("%d+")
@@ -50,10 +55,6 @@ describe("a program in nginx that goes wrong:", function()
     before_each(function()
         folder = scratch.folder()
         scratch.shell(("mkdir -m 700 %s/workspaces"):format(folder))
-        nginx.configure(folder, {
-            main = scratch.shell("id -u") == "0\n" and "user root;" or "",
-            http = HTTP:format(APP, folder, APP, APP),
-        })
         start()
         assert.equal("warm\n", command("echo warm"))
     end)
@@ -127,6 +128,26 @@ describe("a program in nginx that goes wrong:", function()
 
     it("a task is the same with another ngx.ctx", function()
         assert.equal("ran 3\n", get("replace_context"))
+    end)
+
+    it("without a connection left, commands are slower, and the log says so once", function()
+        quit()
+        start(12)
+        local clients = [[
+            for i in 1 2 3 4 5 6 7; do curl -s --unix-socket %s/socket 'http://nginx/wait?seconds=2' & done
+            sleep 0.3
+            curl -s --unix-socket %s/socket 'http://nginx/command?script=echo%%20out'
+            wait
+        ]]
+        assert.matches("out\n", scratch.shell(clients:format(folder, folder)), 1, true)
+        local lines = {}
+        for _, line in ipairs(nginx.complaints(folder)) do
+            table.insert(lines, line:match("chamvi.sandbox: [^,]*"))
+        end
+        assert.same({
+            "chamvi.sandbox: nginx can't connect to the core: its own lines tell why; "
+                .. "worker_connections may be used up; trying again",
+        }, lines)
     end)
 
     it("a worker that exits says what can't be done there", function()

@@ -71,6 +71,11 @@ function app.fill()
     ngx.say("filled")
 end
 
+function app.wait()
+    ngx.sleep(tonumber(ngx.var.arg_seconds))
+    ngx.say("waited")
+end
+
 --- For the log phase.
 function app.spawn()
     sandbox.spawn(function()

@@ -151,9 +151,9 @@ local function connect(core)
     end
     local line = ngx.socket.tcp()
     line:settimeouts(NO_TIMEOUT_MS, NO_TIMEOUT_MS, NO_TIMEOUT_MS)
-    local connected, err = line:connect("unix:" .. path)
-    if not connected then
-        return failed("nginx can't connect to the core", err)
+    if not line:connect("unix:" .. path) then
+        -- What nginx gives as the error is that of an earlier call, when it had no connection left.
+        return failed("nginx can't connect to the core", "its own lines tell why; worker_connections may be used up")
     end
     local answered
     answered, _, message = core:bell_answer()
