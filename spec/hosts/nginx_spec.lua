@@ -196,8 +196,10 @@ describe("nginx with two workers:", function()
     end)
 
     it("phases in which nothing may wait say so", function()
-        local message = "with_run waits, and nginx's phase %s must not: use sandbox.spawn there"
-        for path, phase in pairs({ init = "init", init_worker = "init_worker", set = "set", body = "body_filter" }) do
+        local message = "with_run waits, and nginx's phase %s must not"
+        assert.equal(message:format("init") .. "\n", get("/init"):match("with_run.*"))
+        message = message .. ": use sandbox.spawn there"
+        for path, phase in pairs({ init_worker = "init_worker", set = "set", body = "body_filter" }) do
             assert.matches(message:format(phase), get("/" .. path), 1, true)
         end
         assert.matches(message:format("header_filter"), get("/header", "-D - -o /dev/null"), 1, true)

@@ -15,7 +15,7 @@ local CLEAN_UP_PAUSE_MS = 1000
 
 -- Has the container or pod of a create that failed go, if there is one. When the answer to the request for it was lost,
 -- it may still come, and is looked for a while. Keeps in `last.err` why it may be left.
-local function try_to_remove(transport, signal, last)
+local function try_to_remove(signal, transport, last)
     for try = 1, CLEAN_UP_TRIES do
         local removed, err, found = transport:remove(signal)
         if signal.aborted then
@@ -42,9 +42,7 @@ function creation.clean_up(transport, what, limit_ms, on_error)
         return
     end
     local last = { err = errors.sandbox("timed_out", "the server does not answer") }
-    at_most(limit_ms, function(signal)
-        try_to_remove(transport, signal, last)
-    end)
+    at_most(limit_ms, try_to_remove, transport, last)
     if last.err then
         local message = ("%s of a create that failed may be left: %s"):format(what, last.err.message)
         on_error(errors.sandbox("remove_failed", message, { cause = last.err }))
@@ -65,6 +63,22 @@ local function abandon(job, on_error)
     end)
 end
 
+-- What is done with the job, or that long after an abort; and what ends the watch. Apart from the wait, as in task.lua.
+local function watch_create(job, signal, limit_ms)
+    local either, wake = task.wakeable()
+    local cancel
+    job:subscribe(wake)
+    local forget = signal:on_abort(function()
+        cancel = timer(limit_ms, wake)
+    end)
+    return either, function()
+        forget()
+        if cancel then
+            cancel()
+        end
+    end
+end
+
 --- Waits for a create. After an abort not for ever: a server that hangs may have made something all the same, which is
 --- then removed in the background.
 ---@param job chamvi.Future of a workspace, or nil and an error
@@ -75,19 +89,9 @@ end
 ---@return chamvi.Error? err
 function creation.await(job, signal, limit_ms, on_error)
     if signal and not job.done then
-        local either, cancel = task.future(), nil
-        local function wake()
-            either:set()
-        end
-        job:subscribe(wake)
-        local forget = signal:on_abort(function()
-            cancel = timer(limit_ms, wake)
-        end)
+        local either, over = watch_create(job, signal, limit_ms)
         task.wait(either)
-        forget()
-        if cancel then
-            cancel()
-        end
+        over()
         if not job.done then
             abandon(job, on_error)
             return nil, task.aborted(signal)

@@ -44,17 +44,24 @@ function endings.release_in_background(runs, run_id)
     end)
 end
 
---- Calls `fn(run)` and releases the run however that ends; also when the coroutine is closed, then in the background.
+local function releaser(runs, run_id)
+    return function()
+        endings.release_in_background(runs, run_id)
+    end
+end
+
+--- Calls `fn(run)` and releases the run however that ends; also when the coroutine is closed or the host
+--- ends the task, then in the background.
 ---@param runs chamvi.Runs
 ---@param run_id string
 ---@param fn function
 ---@param run table what fn gets
 ---@return any ... the results of fn; what it raised is raised again
 function endings.with_run(runs, run_id, fn, run)
-    local function closed()
-        endings.release_in_background(runs, run_id)
-    end
+    local closed = releaser(runs, run_id)
+    local forget = task.guard(closed)
     local function finish(ok, ...)
+        forget()
         endings.release(runs, run_id)
         if not ok then
             error((...), 0)
@@ -82,10 +89,7 @@ local function wait_at_most(future, timeout_ms, on_error)
         on_error(err)
         return false
     end
-    local either = task.future()
-    local function wake()
-        either:set()
-    end
+    local either, wake = task.wakeable()
     local timer = core:timer(math.min(timeout_ms, TIMER_MAX_MS))
     loop.expect(timer, wake)
     future:subscribe(wake)

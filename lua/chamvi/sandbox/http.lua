@@ -68,6 +68,15 @@ local function start(options, method, stream)
     return id, forget, core
 end
 
+-- Apart from the wait, as in task.lua; so are the other two.
+local function expect_answer(id)
+    local future = task.future()
+    loop.expect(id, function(...)
+        future:set(...)
+    end)
+    return future
+end
+
 --- Sends a request and waits for the whole answer.
 ---@param options chamvi.HttpOptions
 ---@return chamvi.HttpResponse|nil
@@ -78,11 +87,7 @@ function http.request(options)
     if not id then
         return nil, forget
     end
-    local future = task.future()
-    loop.expect(id, function(...)
-        future:set(...)
-    end)
-    local what, value, message = task.wait(future)
+    local what, value, message = task.wait(expect_answer(id))
     forget()
     if what == "error" then
         return nil, error_of(options.signal, value, message)
@@ -186,6 +191,24 @@ function Download:close()
     inbox:finish(errors.sandbox("closed", "the download was closed"))
 end
 
+local function expect_head(id, inbox)
+    local answered = task.future()
+    loop.expect(id, function(what, value, message)
+        if what == "chunk" then
+            inbox:put(value)
+            return
+        elseif what == "response" then
+            inbox:over()
+            inbox:finish()
+        elseif what == "error" then
+            inbox:over()
+            inbox:finish(error_of(inbox.signal, value, message))
+        end
+        answered:set(what, value)
+    end)
+    return answered
+end
+
 --- Sends a request and waits for the head of its answer. The body of a 2xx answer is then to be read, as fast as
 --- the caller likes: what is not read is not sent. That of any other is there already, `body`.
 ---@param options chamvi.HttpOptions
@@ -198,21 +221,7 @@ function http.open(options)
         return nil, forget
     end
     local inbox = new_inbox(core, id, forget, options.signal)
-    local answered = task.future()
-    loop.expect(id, function(what, value, message)
-        if what == "chunk" then
-            inbox:put(value)
-            return
-        elseif what == "response" then
-            inbox:over()
-            inbox:finish()
-        elseif what == "error" then
-            inbox:over()
-            inbox:finish(error_of(options.signal, value, message))
-        end
-        answered:set(what, value)
-    end)
-    local what, answer = task.wait(answered)
+    local what, answer = task.wait(expect_head(id, inbox))
     if what == "error" then
         return nil, inbox.err
     end
@@ -321,6 +330,28 @@ function Stream:close()
     inbox:finish(closed())
 end
 
+local function expect_open(id, stream)
+    local inbox = stream._inbox
+    local answered = task.future()
+    loop.expect(id, function(what, value, message)
+        if what == "chunk" then
+            inbox:put(value)
+        elseif what == "eof" then
+            inbox:finish()
+        elseif what == "drained" then
+            wake_writer(stream)
+        elseif what == "open" then
+            answered:set(what, value)
+        else -- the last: closed, refused or error
+            inbox:over()
+            inbox:finish(what == "error" and error_of(inbox.signal, value, message) or closed())
+            wake_writer(stream)
+            answered:set(what, value)
+        end
+    end)
+    return answered
+end
+
 --- Asks for an upgrade and waits for the answer.
 ---@param options chamvi.HttpOptions
 ---@return chamvi.HttpStream|nil
@@ -334,24 +365,7 @@ function http.stream(options)
     end
     local inbox = new_inbox(core, id, forget, options.signal)
     local stream = setmetatable({ _inbox = inbox }, Stream)
-    local answered = task.future()
-    loop.expect(id, function(what, value, message)
-        if what == "chunk" then
-            inbox:put(value)
-        elseif what == "eof" then
-            inbox:finish()
-        elseif what == "drained" then
-            wake_writer(stream)
-        elseif what == "open" then
-            answered:set(what, value)
-        else -- the last: closed, refused or error
-            inbox:over()
-            inbox:finish(what == "error" and error_of(options.signal, value, message) or closed())
-            wake_writer(stream)
-            answered:set(what, value)
-        end
-    end)
-    local what, answer = task.wait(answered)
+    local what, answer = task.wait(expect_open(id, stream))
     if what == "open" then
         stream.headers = answer.headers
         return stream

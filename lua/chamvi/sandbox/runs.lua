@@ -314,16 +314,8 @@ function Runs:abort(slot, err)
     slot.signal:abort(err.message)
 end
 
---- Waits for the create of a slot. When the signal is aborted this waiter alone leaves; the last one to leave
---- takes the create along.
----@param slot chamvi.Slot
----@param signal? chamvi.Signal
----@return chamvi.Workspace|nil
----@return chamvi.Error? err
-function Runs:wait(slot, signal)
-    if slot.answer.done then
-        return task.wait(slot.answer)
-    end
+-- One more waiter of a slot: the future of what it gets, and what makes it leave. Apart from the wait, as in task.lua.
+local function join_slot(self, slot, signal)
     local mine, forget = task.future(), nil
     slot.waiters = slot.waiters + 1
 
@@ -358,12 +350,25 @@ function Runs:wait(slot, signal)
             forget()
         end
     end
-
-    local function closed()
+    return mine, give_up, function()
         give_up("its coroutine was closed")
     end
+end
 
+--- Waits for the create of a slot. When the signal is aborted this waiter alone leaves; the last one to leave
+--- takes the create along.
+---@param slot chamvi.Slot
+---@param signal? chamvi.Signal
+---@return chamvi.Workspace|nil
+---@return chamvi.Error? err
+function Runs:wait(slot, signal)
+    if slot.answer.done then
+        return task.wait(slot.answer)
+    end
+    local mine, give_up, closed = join_slot(self, slot, signal)
+    local unguard = task.guard(closed)
     local waited, workspace, err = compat.call_until_closed(closed, pcall, task.wait, mine)
+    unguard()
     if not waited then -- the core can't be used, or nothing could ever end this wait
         give_up(printed(workspace))
         error(workspace, 0)

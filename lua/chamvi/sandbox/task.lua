@@ -27,6 +27,16 @@ function task.future()
     return setmetatable({ done = false, _waiters = {} }, Future)
 end
 
+--- A future and a function without arguments that sets it, for what is to end a wait.
+---@return chamvi.Future
+---@return fun() wake
+function task.wakeable()
+    local future = task.future()
+    return future, function()
+        future:set()
+    end
+end
+
 local function settle(future, failed, results)
     if future.done then
         return
@@ -56,6 +66,18 @@ function Future:subscribe(wake)
     table.insert(self._waiters, wake)
 end
 
+--- Tells how to find out whether the host has ended the task that waits for this.
+---@param is_abandoned fun(): boolean
+function Future:abandon_when(is_abandoned)
+    self._is_abandoned = is_abandoned
+end
+
+--- Whether the host has ended the task that waits, so that nobody will get the results.
+---@return boolean
+function Future:is_abandoned()
+    return self._is_abandoned ~= nil and self._is_abandoned()
+end
+
 local function resume(thread, ...)
     local ok, err = compat.resume(thread, ...)
     if not ok then
@@ -67,6 +89,12 @@ local function is_job(thread)
     return thread ~= nil and jobs[thread] ~= nil
 end
 
+--- Whether the caller is a job.
+---@return boolean
+function task.in_job()
+    return is_job(coroutine.running())
+end
+
 -- The callback that the caller is inside of, if any, and that may not wait; a job may that began in one.
 local function forbids_waiting()
     local inside = callback.current()
@@ -76,13 +104,16 @@ end
 --- Raises unless the caller may wait here. To be called before anything is started.
 ---@param what string the function that would wait
 function task.check_may_wait(what)
-    local inside = forbids_waiting()
+    local inside, alone = forbids_waiting(), false
     if not inside and not is_job(coroutine.running()) then
         local adapter = host.current()
-        inside = adapter.forbids_waiting and adapter.forbids_waiting()
+        if adapter.forbids_waiting then
+            inside, alone = adapter.forbids_waiting()
+        end
     end
     if inside then
-        error(("%s waits, and %s must not: use sandbox.spawn there"):format(what, inside), 3)
+        local advice = alone and "" or ": use sandbox.spawn there"
+        error(("%s waits, and %s must not%s"):format(what, inside, advice), 3)
     end
 end
 
@@ -94,6 +125,15 @@ function task.can_wait()
         return compat.is_yieldable()
     end
     return not callback.current() and host.current().can_wait()
+end
+
+--- Has `ended()`, which must not wait, called when the host has ended the task that calls, as nginx does with requests:
+--- nothing in the task itself is run then. Its variables must not be those of a function that waits.
+---@param ended fun()
+---@return fun() forget ends that
+function task.guard(ended)
+    local adapter = not task.in_job() and host.current()
+    return adapter and adapter.guard and adapter.guard(ended) or function() end
 end
 
 --- Waits until the future is done.
@@ -176,6 +216,34 @@ function task.output_failed(cause)
     return abort_error("on_output failed: " .. printed(cause), cause)
 end
 
+-- Hands on what the core tells of an operation. Apart from the wait, since a host may end a task that waits and use its
+-- stack again: the core must not keep closures whose variables are there. Nor is `on_output` called then.
+local function watch_operation(id, signal, on_output)
+    local owner = on_output and task.owner()
+    local state = { future = task.future() } -- and `broken`, the error of an `on_output` that failed
+
+    local function abort(text)
+        loop.core():abort(id, "aborted", text)
+    end
+
+    loop.expect(id, function(what, ...)
+        if what ~= "output" then
+            state.future:set(what, ...)
+        elseif not state.broken and not state.future:is_abandoned() then
+            local ok, cause = callback.call_for(owner, "on_output", on_output, ...)
+            if not ok then
+                state.broken = task.output_failed(cause)
+                abort(state.broken.message)
+            end
+        end
+    end)
+
+    state.forget = signal and signal:on_abort(function()
+        abort(task.aborted(signal).message)
+    end)
+    return state
+end
+
 --- Waits for an operation of the core.
 ---@param watch? { signal?: chamvi.Signal, on_output?: function } what aborts it, and who gets its output
 ---@param id integer|nil what the core returned: an id, or nil, code, message, detail
@@ -185,37 +253,15 @@ function task.complete(watch, id, code, message, detail)
     if not id then
         return nil, errors.from_core(code, message, { detail = detail })
     end
-    local signal, on_output = watch and watch.signal, watch and watch.on_output
-    local future = task.future()
-    local owner = on_output and task.owner()
-    local broken -- the error of an `on_output` that failed
-
-    local function abort(text)
-        loop.core():abort(id, "aborted", text)
+    local signal = watch and watch.signal
+    local state = watch_operation(id, signal, watch and watch.on_output)
+    local what, value, text, more, partial = task.wait(state.future)
+    if state.forget then
+        state.forget()
     end
 
-    loop.expect(id, function(what, ...)
-        if what ~= "output" then
-            future:set(what, ...)
-        elseif not broken then
-            local ok, cause = callback.call_for(owner, "on_output", on_output, ...)
-            if not ok then
-                broken = task.output_failed(cause)
-                abort(broken.message)
-            end
-        end
-    end)
-
-    local forget = signal and signal:on_abort(function()
-        abort(task.aborted(signal).message)
-    end)
-    local what, value, text, more, partial = task.wait(future)
-    if forget then
-        forget()
-    end
-
-    if broken then
-        return nil, broken
+    if state.broken then
+        return nil, state.broken
     end
     if what ~= "error" then
         return value == nil and true or value

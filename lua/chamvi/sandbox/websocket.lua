@@ -236,6 +236,12 @@ function Socket:cut()
     self:_fail(closed())
 end
 
+function Socket:_cut_at(timer)
+    loop.expect(timer, function()
+        self:cut()
+    end)
+end
+
 --- Says that nothing more is sent, waits for the server's close at most `close_ms`, and ends the connection.
 --- Messages that still come are dropped, unless another task reads them. Every WebSocket has to be closed or cut.
 ---@param code? integer default 1000
@@ -251,9 +257,7 @@ function Socket:close(code, reason)
         end
         local timer = self._core:timer(self._close_ms)
         if timer then
-            loop.expect(timer, function()
-                self:cut()
-            end)
+            self:_cut_at(timer)
         else
             self:cut()
         end

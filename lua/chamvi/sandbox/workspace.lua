@@ -199,6 +199,18 @@ function Workspace:write_file(path, content)
     return true
 end
 
+-- Apart from the wait for it, as in task.lua.
+local function start_removal(state)
+    state.removal = task.start(function()
+        local removed, err = state.backend:remove()
+        state.removed = removed
+        if not removed then
+            return nil, err
+        end
+        return true
+    end)
+end
+
 --- Kills everything that the workspace ran and deletes everything that it stored, and waits until that is
 --- done. Commands under way end with `disposed`. May be called again, also by several at once; after a
 --- failure the next call tries again.
@@ -217,14 +229,7 @@ function Workspace:dispose()
         return true
     end
     if not state.removal or state.removal.done then -- none yet, or it failed
-        state.removal = task.start(function()
-            local removed, err = state.backend:remove()
-            state.removed = removed
-            if not removed then
-                return nil, err
-            end
-            return true
-        end)
+        start_removal(state)
     end
     return task.wait(state.removal)
 end

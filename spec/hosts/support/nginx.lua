@@ -12,7 +12,7 @@ worker_processes %(workers);
 load_module %(modules)/ndk_http_module.so;
 load_module %(modules)/ngx_http_lua_module.so;
 %(main)
-events { worker_connections 4096; }
+events { worker_connections %(connections); }
 http {
     access_log off;
     client_body_temp_path %(folder)/temp/body;
@@ -36,12 +36,13 @@ end
 
 --- Writes the configuration of an nginx that keeps to a folder.
 ---@param folder string
----@param given { http: string, workers?: integer, main?: string, library?: string } directives; `library` is where the
----   library lies, default: where it was built
+---@param given { http: string, workers?: integer, connections?: integer, main?: string, library?: string } directives;
+---   `library` is where the library lies, default: where it was built
 function nginx.configure(folder, given)
     local values = {
         folder = folder,
         workers = given.workers or 1,
+        connections = given.connections or 4096,
         modules = scratch.shell("/usr/sbin/nginx -V"):match("%-%-modules%-path=(%S+)"),
         main = given.main or "",
         library = given.library or nginx.library(),

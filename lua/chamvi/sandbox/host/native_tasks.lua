@@ -31,11 +31,15 @@ local plain = scheduler.new({
 ---@field park fun(turn: chamvi.Future) called in a task when `turn.done` is false: yields until it is true; `wake` of
 ---   `turn:subscribe(wake)` may be called from anywhere
 ---@field serve fun() see chamvi.HostAdapter; the host's loop calls `native_tasks.pump`
----@field forbids_waiting? fun(): string|nil see chamvi.HostAdapter
+---@field forbids_waiting? fun(): string|nil, boolean? see chamvi.HostAdapter
+---@field is_gone? fun(turn: chamvi.Future): boolean where the host may end a task that is parked: whether it has; asked
+---   until it says so, or the task goes on
 ---@field drive? fun(future: chamvi.Future): boolean called outside the tasks: runs the host's loop until the future is
 ---   done; false at once where that can't be, as inside that loop
 
 local turns = setmetatable({}, { __mode = "k" }) -- what the parked tasks of all hosts wait for
+
+local ENDED = "the host has ended the task"
 
 --- Runs the core, for the host's loop. When the core can't be used any more, as in a forked child, that is raised in
 --- every task that waits.
@@ -55,9 +59,45 @@ function native_tasks.pump()
     return ok
 end
 
+-- Apart from the wait: the closures outlive a task that is ended meanwhile, whose stack the host may use again.
+local function turn_for(future, is_gone)
+    local turn = jobs.future()
+    future:subscribe(function()
+        turn:set()
+    end)
+    if is_gone then
+        future:abandon_when(function()
+            return is_gone(turn)
+        end)
+    end
+    return turn
+end
+
+-- A future that is done when all the tasks have ended; apart from the wait, too.
+local function end_of(tasks)
+    local left, all_ended = #tasks + 1, jobs.future()
+    local function ended()
+        left = left - 1
+        if left == 0 then
+            all_ended:set()
+        end
+    end
+    for _, task in ipairs(tasks) do
+        if task.done then
+            ended()
+        else
+            task.ended:subscribe(ended)
+        end
+    end
+    ended() -- of none is done at once
+    return all_ended
+end
+
 --- Makes the functions of an adapter, all but its own.
 ---@param host chamvi.NativeHost
 ---@return chamvi.HostAdapter
+---@return (fun(): integer)? sweep for a host with `is_gone`, to be called now and then: who joins a task that the host
+---   has ended gets an error, and guards are told; it returns how many tasks are parked
 function native_tasks.adapter(host)
     local adapter = {
         running = host.running,
@@ -70,13 +110,18 @@ function native_tasks.adapter(host)
     -- The tasks that were started here, by the host's key; one inside `run` is that run's.
     local tasks = setmetatable({}, { __mode = "k" })
 
+    local started = setmetatable({}, { __mode = "k" }) -- by task: its key, in a table that does not keep it
+    local parked = {} -- the keys of the tasks that wait here, by turn
+    local guards = {} -- of adapter.guard, as keys: the key of the task, as in `started`
+
+    local function weakly(key)
+        return setmetatable({ key = key }, { __mode = "v" })
+    end
+
     -- Parks the running task until the future is done. `on` has the tasks that it waits for, if any, as values.
     local function park(key, future, on)
-        local task, turn = tasks[key], jobs.future()
-        turns[turn] = true
-        future:subscribe(function()
-            turn:set()
-        end)
+        local task, turn = tasks[key], turn_for(future, host.is_gone)
+        turns[turn], parked[turn] = true, key
         if not loop.idle() then
             host.serve() -- an operation may have begun where another loop served it
         end
@@ -87,7 +132,7 @@ function native_tasks.adapter(host)
         if task then
             task.waits_for = nil
         end
-        turns[turn] = nil
+        turns[turn], parked[turn] = nil, nil
         if not ok then
             error(err, 0)
         elseif not future.done then
@@ -112,7 +157,7 @@ function native_tasks.adapter(host)
         local task, packed = scopes.enter(scope), compat.pack(...)
         local ok, err = pcall(host.start, function()
             local key = host.current()
-            tasks[key] = task
+            tasks[key], started[task] = task, weakly(key)
             scopes.call(function(_, ...)
                 tasks[key] = nil
                 scopes.finish(task, ...)
@@ -186,7 +231,7 @@ function native_tasks.adapter(host)
         if outer then
             outer.waits_for = scope.live
         end
-        tasks[key] = main
+        tasks[key], started[main] = main, weakly(key)
         scopes.call(function(_, ...)
             tasks[key] = outer
             scopes.finish(main, ...)
@@ -207,28 +252,18 @@ function native_tasks.adapter(host)
         if not key then
             return plain.all(functions)
         end
-        local started, left, all_ended = {}, #functions, jobs.future()
-        local function ended()
-            left = left - 1
-            if left == 0 then
-                all_ended:set()
-            end
-        end
+        local children = {}
         for index = 1, #functions do
             local task = start(place(key), functions[index])
             task.joined = true
-            started[index] = task
-            if task.done then
-                ended()
-            else
-                task.ended:subscribe(ended)
-            end
+            children[index] = task
         end
-        if left > 0 then
-            park(key, all_ended, started)
+        local all_ended = end_of(children)
+        if not all_ended.done then
+            park(key, all_ended, children)
         end
         local results = {}
-        for index, task in ipairs(started) do
+        for index, task in ipairs(children) do
             results[index] = task.results
         end
         return results
@@ -240,7 +275,56 @@ function native_tasks.adapter(host)
         spawn(arguments.with_callback(fn, done))
     end
 
-    return adapter
+    if not host.is_gone then
+        return adapter
+    end
+
+    function adapter.guard(ended)
+        local key = host.current()
+        if not key then
+            return function() end
+        end
+        local entry = { ended = ended }
+        guards[entry] = weakly(key)
+        return function()
+            guards[entry] = nil
+        end
+    end
+
+    -- A task that the host has ended while it waited for something else is noticed when its key is collected.
+    local function sweep()
+        local ended, count = {}, 0
+        for turn, key in pairs(parked) do
+            if host.is_gone(turn) then
+                turns[turn], parked[turn] = nil, nil
+                ended[key] = true
+            else
+                count = count + 1
+            end
+        end
+        local lost, told = {}, {}
+        for task, at in pairs(started) do
+            if not task.done and (at.key == nil or ended[at.key]) then
+                table.insert(lost, task)
+            end
+        end
+        for entry, at in pairs(guards) do
+            if at.key == nil or ended[at.key] then
+                guards[entry] = nil
+                table.insert(told, entry)
+            end
+        end
+        for _, task in ipairs(lost) do
+            task.joined = true -- it did not fail by itself
+            scopes.finish(task, false, ENDED)
+        end
+        for _, entry in ipairs(told) do
+            entry.ended()
+        end
+        return count
+    end
+
+    return adapter, sweep
 end
 
 return native_tasks

@@ -49,11 +49,29 @@ local function kill(self, targets)
     end)
 end
 
+-- Apart from the wait, as in task.lua.
+local function killer(self)
+    return function(run)
+        kill(self, { run:target() })
+    end
+end
+
 -- Ends a run by an error, and kills what it started.
 local function stop(self, run, err)
     if run:stop(err) then
         kill(self, { run:target() })
     end
+end
+
+-- Apart from the wait, as in task.lua.
+local function watch_run(self, run, signal)
+    self.runs[run] = true
+    run.outcome:subscribe(function()
+        self.runs[run] = nil
+    end)
+    return signal and signal:on_abort(function()
+        stop(self, run, task.aborted(signal))
+    end)
 end
 
 -- Runs a command to its outcome.
@@ -62,13 +80,7 @@ local function run_command(self, command, signal)
     if not run then
         return nil, err
     end
-    self.runs[run] = true
-    run.outcome:subscribe(function()
-        self.runs[run] = nil
-    end)
-    local forget = signal and signal:on_abort(function()
-        stop(self, run, task.aborted(signal))
-    end)
+    local forget = watch_run(self, run, signal)
     local outcome
     outcome, err = run:start(self.transport)
     if outcome then
@@ -143,14 +155,13 @@ local function cwd_error(wrong, cwd)
     return errors.sandbox("outside_workspace", "the working directory leads out of the workspace by a link")
 end
 
-function Remote:exec(request)
-    local stdout, stderr = new_output(), new_output()
+local function new_command(self, request, stdout, stderr)
     local owner = request.on_output and task.owner()
     local function take(name, output)
         return function(bytes, run)
             output.bytes = output.bytes + #bytes
             output.collector:write(bytes)
-            if request.on_output then
+            if request.on_output and not run.outcome:is_abandoned() then
                 local ok, cause = callback.call_for(owner, "on_output", request.on_output, name, bytes)
                 if not ok then
                     stop(self, run, task.output_failed(cause))
@@ -159,18 +170,21 @@ function Remote:exec(request)
         end
     end
 
-    local began = self.now()
-    local outcome, err = run_command(self, {
+    return {
         argv = request.argv,
         cwd = request.cwd == "" and constants.WORKSPACE_ROOT or constants.WORKSPACE_ROOT .. "/" .. request.cwd,
         timeout_ms = request.timeout_ms,
         stdin = request.stdin,
         on_stdout = take("stdout", stdout),
         on_stderr = take("stderr", stderr),
-        on_overdue = function(run)
-            kill(self, { run:target() })
-        end,
-    }, request.signal)
+        on_overdue = killer(self),
+    }
+end
+
+function Remote:exec(request)
+    local stdout, stderr = new_output(), new_output()
+    local began = self.now()
+    local outcome, err = run_command(self, new_command(self, request, stdout, stderr), request.signal)
     if not outcome then
         return nil, err
     end
@@ -219,9 +233,7 @@ local function run_script(self, argv, stdin, tries)
         stdin = stdin,
         on_stdout = stdout.take,
         on_stderr = stderr.take,
-        on_overdue = function(run)
-            kill(self, { run:target() })
-        end,
+        on_overdue = killer(self),
     })
     err = outcome and outcome.err or err
     if err then

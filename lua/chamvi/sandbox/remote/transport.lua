@@ -61,6 +61,10 @@ function transports.exec(transport, argv, given)
     return nil, errors.sandbox("transport_lost", message, { cause = err })
 end
 
+local function alive(signal, transport)
+    return transport:alive(signal)
+end
+
 --- Whether the transport says that its place is no more. Waits for at most that long; a failure, nonsense and no
 --- answer are no such word.
 ---@param transport chamvi.Transport
@@ -70,10 +74,8 @@ function transports.says_dead(transport, timeout_ms)
     if transport.alive == nil then
         return false
     end
-    local called, alive = at_most(timeout_ms, function(signal)
-        return transport:alive(signal)
-    end)
-    return called == true and alive == false
+    local called, is_alive = at_most(timeout_ms, alive, transport)
+    return called == true and is_alive == false
 end
 
 -- What a program prints that nobody wants to see.
