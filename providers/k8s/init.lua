@@ -12,7 +12,7 @@ local kubeconfig = require "chamvi.sandbox.k8s.kubeconfig"
 local limits = require "chamvi.sandbox.k8s.limits"
 local names = require "chamvi.sandbox.k8s.names"
 local options = require "chamvi.sandbox.options"
-local overrides = require "chamvi.sandbox.k8s.overrides"
+local override_rules = require "chamvi.sandbox.k8s.override_rules"
 local prepare_workspace = require "chamvi.sandbox.prepare"
 local provider = require "chamvi.sandbox.provider"
 local reporter = require "chamvi.sandbox.reporter"
@@ -94,7 +94,7 @@ local PROVIDER_OPTIONS = {
     clock = options.clock,
     client = client_option,
     runtime_class_name = options.string,
-    pod_overrides = overrides.option,
+    pod_overrides = override_rules,
     on_event = options.callable,
     on_error = options.callable,
 }
