@@ -151,9 +151,26 @@ end
 
 local RETRIED_CODES = { engine_unreachable = true, transport_lost = true }
 
+--- Whether a request was refused since others were under way: it changed nothing, and may be made again. Quotas do so.
+---@param answer chamvi.HttpResponse
+---@return boolean
+function apis.is_contention(answer)
+    local status = answer.json
+    return answer.status == 409 and type(status) == "table" and status.kind == "Status"
+        and type(status.reason) == "string" and status.reason ~= "AlreadyExists"
+end
+
+-- Whether a request that is to be made again has certainly not been carried out.
+local function is_refused(answer, err)
+    if answer then
+        return answer.status == 429 or apis.is_contention(answer)
+    end
+    return err.code == "engine_unreachable"
+end
+
 local function is_retried(answer, err)
     if answer then
-        return answer.status == 429 or answer.status >= 500
+        return answer.status >= 500 or is_refused(answer)
     end
     return RETRIED_CODES[err.code]
 end
@@ -185,6 +202,13 @@ function apis.patiently(signal, try, again)
     end
 end
 
+local function decoded(answer, err)
+    if answer and (answer.body or "") ~= "" then
+        answer.json = native.json_decode(answer.body)
+    end
+    return answer, err
+end
+
 ---@class chamvi.KubernetesRequest
 ---@field json? table the body
 ---@field signal? chamvi.Signal
@@ -213,19 +237,15 @@ function Api:request(method, path, given)
         return self:authorized(method, self:path(path), headers, given.signal, function(request)
             request.body, request.signal = body, given.signal
             request.timeout_ms, request.max_bytes = limits.REQUEST, ANSWER_MAX_BYTES
-            return http.request(request)
+            return decoded(http.request(request))
         end)
     end, function(answer, err)
         local retried = is_retried(answer, err)
-        repeated = repeated or retried and not (err and err.code == "engine_unreachable")
-            and not (answer and answer.status == 429)
+        repeated = repeated or retried and not is_refused(answer, err)
         return retried
     end)
     if not answer then
         return nil, err, repeated
-    end
-    if answer.body and answer.body ~= "" then
-        answer.json = native.json_decode(answer.body)
     end
     return answer, nil, repeated
 end

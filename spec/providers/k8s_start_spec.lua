@@ -257,6 +257,40 @@ describe("the start of a pod", function()
         end
     end)
 
+    it("has its pod when the answer to the create is another success", function()
+        for _, status in ipairs({ 200, 202 }) do
+            local rule = { method = "POST", path = "/pods$", times = 1, status = status, carry_out = true }
+            server:order({ rules = { rule } })
+            works()
+        end
+    end)
+
+    it("leaves no pod where an answer does not say that there is none, or comes too late", function()
+        for _, rule in ipairs({
+            { status = 408 },
+            { status = 418 },
+            { status = 302, body = "moved" },
+            { status = 400, body = "a proxy's words" },
+            { status = 403, body = { kind = "Notice" } },
+            { status = 201, body = "no JSON" },
+        }) do
+            rule.method, rule.path, rule.times, rule.carry_out = "POST", "/pods$", 1, true
+            server:order({ rules = { rule } })
+            fails("create_failed", {})
+        end
+        limits.REQUEST = 300
+        server:order({ rules = { { method = "POST", path = "/pods$", delay_ms = 800, carry_out = true } } })
+        assert.equal("timed_out", fails("create_failed", {}).cause.code)
+    end)
+
+    it("tries again when quotas are changed at the same time", function()
+        server:order({ rules = { { method = "POST", path = "/pods$", times = 2, status = 409, body = {
+            kind = "Status", status = "Failure", reason = "Conflict", code = 409,
+            message = 'Operation cannot be fulfilled on resourcequotas "q": the object has been modified',
+        } } } })
+        works()
+    end)
+
     it("waits as long as it is told to by a server that has too much to do", function()
         for method, status in pairs({ POST = 429, GET = 503, DELETE = 500, EXEC = 429 }) do
             server:order({
