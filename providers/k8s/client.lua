@@ -4,6 +4,7 @@ local apis = require "chamvi.sandbox.k8s.api"
 local errors = require "chamvi.sandbox.errors"
 local exec = require "chamvi.sandbox.k8s.exec"
 local exec_request = require "chamvi.sandbox.exec_request"
+local limits = require "chamvi.sandbox.k8s.limits"
 local names = require "chamvi.sandbox.k8s.names"
 local options = require "chamvi.sandbox.options"
 
@@ -115,7 +116,7 @@ function Client:read(name, signal)
         return nil, wrong
     end
     local act = { doing = "reading the pod " .. name, verb = "get", resource = "pods" }
-    local answer, err = self._api:request("GET", path_of(name), { signal = signal })
+    local answer, err = self._api:request("GET", path_of(name), { signal = signal, timeout_ms = limits.READ })
     if not answer then
         return nil, err
     end
@@ -137,7 +138,10 @@ function Client:delete(name, signal)
         return nil, wrong
     end
     local act = { doing = "deleting the pod " .. name, verb = "delete", resource = "pods" }
-    local answer, err = self._api:request("DELETE", path_of(name) .. "?gracePeriodSeconds=0", { signal = signal })
+    local answer, err = self._api:request("DELETE", path_of(name) .. "?gracePeriodSeconds=0", {
+        signal = signal,
+        timeout_ms = limits.READ,
+    })
     if not answer then
         return nil, err
     end
@@ -171,12 +175,17 @@ end
 
 -- All pages; false when the server has lost its place.
 local function pages(self, selector, signal)
-    local pods, continue = {}, nil
+    local pods, continue, places = {}, nil, {}
     repeat
         local items
         items, continue = page(self, selector, continue, signal)
         if not items then
             return items, continue
+        end
+        if continue and places[continue] then
+            return nil, errors.sandbox("engine_failed", "listing the pods failed: the server's pages go in a circle")
+        elseif continue then
+            places[continue] = true
         end
         for _, item in ipairs(items) do
             table.insert(pods, item)

@@ -36,7 +36,7 @@ for _, version in ipairs({ "v5", "v4" }) do
 
         local workspace, name
         before_each(function()
-            limits.PAUSES = 2000
+            limits.TRIES = 2000
             workspace = assert(provider:create({ run_id = "run" }))
             name = k8s.POD_NAME_PREFIX .. workspace.id
             server:order({ rules = {}, forget = true })
@@ -148,6 +148,21 @@ for _, version in ipairs({ "v5", "v4" }) do
             is_lost(client:exec(name, { argv = { "true" } }))
         end)
 
+        it("ends soon after its status where the server does not close", function()
+            for _, stays in ipairs({ "silent", "loud" }) do
+                fault({ stays = stays })
+                assert.same({ exit_code = 0 }, client:exec(name, { argv = { "true" } }))
+                fault({ stays = stays })
+                assert.same({ exit_code = 7 }, client:exec(name, { argv = sh("exit 7") }))
+                fault({ stays = stays, status = '{"status":"Failure","reason":"InternalError","message":"x"}' })
+                is_lost(client:exec(name, { argv = { "true" } }))
+                fault({ stays = stays, status = "nonsense" })
+                is_lost(client:exec(name, { argv = { "true" } }))
+                fault({ stays = stays })
+                assert.equal("ok\n", assert(workspace:exec({ "echo", "ok" })).stdout:sub(1, 3))
+            end
+        end)
+
         it("counts as lost when the status is nonsense", function()
             for _, status in ipairs({ "", "{", "[]", "0", '{"status":"Failure"}',
                 '{"status":"Failure","reason":"NonZeroExitCode"}',
@@ -180,7 +195,7 @@ for _, version in ipairs({ "v5", "v4" }) do
         end)
 
         it("ends within its bound in a storm of refusals, and has not run", function()
-            limits.PAUSES = 500
+            limits.TRIES = 500
             server:order({ rules = { { method = "EXEC", status = 429, headers = { ["Retry-After"] = "1" } } } })
             local result, err = workspace:exec({ "touch", "ran" })
             assert.is_nil(result)

@@ -1,5 +1,6 @@
 -- What the pod client checks before it asks for anything, and what becomes of a client of the user's own that fails.
 
+local apis = require "chamvi.sandbox.k8s.api"
 local clients = require "chamvi.sandbox.k8s.client"
 local errors = require "chamvi.sandbox.errors"
 local k8s = require "chamvi.sandbox.k8s"
@@ -47,6 +48,41 @@ describe("a pod client", function()
         refused("invalid_input", client:list())
         assert.is_true(client:delete("a.b-c.1"))
         assert.same({ "DELETE /pods/a.b-c.1?gracePeriodSeconds=0" }, requests)
+    end)
+
+    it("ends a list whose pages go in a circle", function()
+        local pages = 0
+        local circle = clients.new({
+            request = function()
+                pages = pages + 1
+                assert(pages < 100)
+                return { status = 200, json = { items = {}, metadata = { continue = pages % 2 == 0 and "a" or "b" } } }
+            end,
+        })
+        local pods, err = circle:list("a=b")
+        assert.is_nil(pods)
+        assert.equal("engine_failed", err.code)
+        assert.is_truthy(err.message:find("circle", 1, true), err.message)
+    end)
+
+    it("counts the time of the tries, and gives each what is left", function()
+        local kept = limits.TRIES
+        local function again()
+            return true
+        end
+        limits.TRIES = 1500
+        local times = {}
+        sandbox.run(function()
+            apis.patiently(nil, 5000, function(timeout_ms)
+                table.insert(times, timeout_ms)
+                sandbox.sleep(#times * 600)
+                return nil, errors.sandbox("transport_lost", "cut")
+            end, again)
+        end)
+        limits.TRIES = kept
+        assert.equal(2, #times)
+        assert.equal(5000, times[1])
+        assert.equal(1000, times[2])
     end)
 
     it("takes no command that a workspace would not take", function()
