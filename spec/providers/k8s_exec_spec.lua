@@ -127,6 +127,25 @@ for _, version in ipairs({ "v5", "v4" }) do
             assert.equal("a\239\191\189b'c\nd\n", result.stdout)
         end)
 
+        it("is not started when its arguments are too long together", function()
+            local argv = { "true" }
+            for index = 2, 60 do
+                argv[index] = ("x"):rep(100000)
+            end
+            for _, stdin in ipairs({ false, "in" }) do
+                local result, err = workspace:exec(argv, { stdin = stdin or nil })
+                assert.is_nil(result)
+                assert.equal("start_failed", err.code, tostring(err))
+                assert.is_truthy(err.message:find("Argument list too long", 1, true), err.message)
+            end
+            works()
+        end)
+
+        it("counts as lost when it kills the shells around it", function()
+            is_lost(workspace:exec(sh("kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat); sleep 1")))
+            works()
+        end)
+
         it("counts as lost when the connection is cut, at any stage", function()
             for _, rule in ipairs({ { cut = "request" }, { cut = "head" } }) do
                 rule.method, rule.times = "EXEC", 1
