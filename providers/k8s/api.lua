@@ -6,6 +6,7 @@ local errors = require "chamvi.sandbox.errors"
 local http = require "chamvi.sandbox.http"
 local limits = require "chamvi.sandbox.k8s.limits"
 local native = require "chamvi.sandbox.core"
+local redact = require "chamvi.sandbox.k8s.redact"
 local task = require "chamvi.sandbox.task"
 
 local apis = {}
@@ -15,6 +16,7 @@ local ANSWER_MAX_BYTES = 16777216
 local FIRST_PAUSE_MS = 200
 local PAUSE_MAX_MS = 5000
 local ASKED_PAUSE_MAX_MS = 10000
+local LAST_TRY_MS = 1000 -- a try has at least this, however little is left
 local USER_AGENT = "chamvi-sandbox"
 
 ---@class chamvi.KubernetesApi
@@ -51,11 +53,18 @@ function apis.escape(text)
     end))
 end
 
+-- A text of a server without the credential of the request, which it may have repeated, in JSON too.
+local function without_credential(answer, text)
+    local credential = (answer.authorization or ""):match("^%S+%s+(.*)$") or answer.authorization or ""
+    local escaped = native.json_encode({ credential }) or ""
+    return redact(text, { credential, escaped:sub(3, -3), (credential:gsub("/", "\\/")) })
+end
+
 -- What the server says in the body of a failure, or whatever a body is, in one line.
 local function words_of(answer)
     local decoded = native.json_decode(answer.body or "")
     local words = type(decoded) == "table" and decoded.message
-    words = type(words) == "string" and words or answer.body or ""
+    words = without_credential(answer, type(words) == "string" and words or answer.body or "")
     words = words:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")
     return words == "" and "it said nothing" or compat.cut(words, 512)
 end
@@ -97,7 +106,7 @@ function Api:failure(answer, act)
         code = "conflict"
     end
     return errors.sandbox(code, ("%s failed: the API server says %d: %s%s"):format(act.doing, status, words, advice), {
-        detail = answer.body,
+        detail = answer.body and without_credential(answer, answer.body),
     })
 end
 
@@ -136,6 +145,9 @@ function Api:authorized(method, path, headers, signal, send)
         end
         value, err, refusal = send(request_of(config, options, method, path, headers))
         local answer = value or refusal
+        if answer and answer.status then
+            answer.authorization = options.headers.Authorization
+        end
         if not answer or answer.status ~= 401 or not config:refused(options) then
             break
         end
@@ -149,45 +161,77 @@ local function asked_pause(answer)
     return seconds and seconds > 0 and math.min(seconds * 1000, ASKED_PAUSE_MAX_MS) or 0
 end
 
-local RETRIED_CODES = { engine_unreachable = true, transport_lost = true }
-
-local function is_retried(answer, err)
-    if answer then
-        return answer.status == 429 or answer.status >= 500
-    end
-    return RETRIED_CODES[err.code]
+--- Whether a request was refused since others were under way: it changed nothing, and may be made again. Quotas do so.
+---@param answer chamvi.HttpResponse
+---@return boolean
+function apis.is_contention(answer)
+    local status = answer.json
+    return answer.status == 409 and type(status) == "table" and status.kind == "Status"
+        and type(status.reason) == "string" and status.reason ~= "AlreadyExists"
 end
 
---- Calls `try()` until it gives something final, with pauses, for a bounded time.
+-- Whether a request that is to be made again has certainly not been carried out.
+local function is_refused(answer, err)
+    if answer then
+        return answer.status == 429 or apis.is_contention(answer)
+    end
+    return err.code == "engine_unreachable"
+end
+
+--- Whether there was no connection for a reason that may pass. Certificates stay as they are.
+---@param err chamvi.Error
+---@return boolean
+function apis.is_away(err)
+    return err.code == "engine_unreachable" and not err.message:find("certificate", 1, true)
+end
+
+local function is_retried(answer, err, is_harmless)
+    if answer then
+        return answer.status >= 500 or is_refused(answer)
+    end
+    return err.code == "transport_lost" or is_harmless and err.code == "timed_out" or apis.is_away(err)
+end
+
+--- Calls `try(timeout_ms)` until it gives something final, with pauses, for a bounded time.
 ---@param signal? chamvi.Signal
----@param try fun(): any, chamvi.Error|nil, chamvi.HttpResponse|nil
+---@param timeout_ms integer for one try; less when less is left
+---@param try fun(timeout_ms: integer): any, chamvi.Error|nil, chamvi.HttpResponse|nil
 ---@param again fun(answer: chamvi.HttpResponse|nil, err: chamvi.Error|nil): boolean|nil whether to try once more
 ---@return any, chamvi.Error|nil, chamvi.HttpResponse|nil # of the last try
-function apis.patiently(signal, try, again)
-    local pause_ms, spent_ms = FIRST_PAUSE_MS, 0
+function apis.patiently(signal, timeout_ms, try, again)
+    local pause_ms, over_at = FIRST_PAUSE_MS, native.monotonic_ms() + limits.TRIES
+    local rest_ms = timeout_ms
     while true do
-        local value, err, refusal = try()
+        local value, err, refusal = try(math.min(timeout_ms, math.max(rest_ms, LAST_TRY_MS)))
         if not again(refusal or value or nil, err) then
             return value, err, refusal
         end
         -- Many that were refused together must not come back together.
         local wait_ms = math.max(pause_ms, asked_pause(refusal or value)) * (0.75 + math.random() / 2)
         wait_ms = math.floor(wait_ms)
-        if spent_ms + wait_ms > limits.PAUSES then
+        rest_ms = over_at - native.monotonic_ms() - wait_ms
+        if rest_ms < 0 then
             return value, err, refusal
         end
         local slept, aborted = task.pause(wait_ms, signal)
         if not slept then
             return nil, aborted
         end
-        spent_ms = spent_ms + wait_ms
         pause_ms = math.min(pause_ms * 2, PAUSE_MAX_MS)
     end
+end
+
+local function decoded(answer, err)
+    if answer and (answer.body or "") ~= "" then
+        answer.json = native.json_decode(answer.body)
+    end
+    return answer, err
 end
 
 ---@class chamvi.KubernetesRequest
 ---@field json? table the body
 ---@field signal? chamvi.Signal
+---@field timeout_ms? integer for one try; default limits.REQUEST
 
 --- Sends a request, which has to be one that may be sent twice, and waits for its answer. Failures that may pass are
 --- tried again.
@@ -209,23 +253,21 @@ function Api:request(method, path, given)
     end
     local headers = { Accept = "application/json", ["Content-Type"] = body and "application/json" or nil }
     local repeated = false
-    local answer, err = apis.patiently(given.signal, function()
+    local is_harmless = method ~= "POST"
+    local one_ms = given.timeout_ms or limits.REQUEST
+    local answer, err = apis.patiently(given.signal, one_ms, function(timeout_ms)
         return self:authorized(method, self:path(path), headers, given.signal, function(request)
             request.body, request.signal = body, given.signal
-            request.timeout_ms, request.max_bytes = limits.REQUEST, ANSWER_MAX_BYTES
-            return http.request(request)
+            request.timeout_ms, request.max_bytes = timeout_ms, ANSWER_MAX_BYTES
+            return decoded(http.request(request))
         end)
     end, function(answer, err)
-        local retried = is_retried(answer, err)
-        repeated = repeated or retried and not (err and err.code == "engine_unreachable")
-            and not (answer and answer.status == 429)
+        local retried = is_retried(answer, err, is_harmless)
+        repeated = repeated or retried and not is_refused(answer, err)
         return retried
     end)
     if not answer then
         return nil, err, repeated
-    end
-    if answer.body and answer.body ~= "" then
-        answer.json = native.json_decode(answer.body)
     end
     return answer, nil, repeated
 end

@@ -2,6 +2,7 @@
 
 local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
+local names = require "chamvi.sandbox.k8s.names"
 
 local SELECTOR = table.concat(constants.SANDBOX_LABEL_SELECTORS, ",")
 
@@ -14,6 +15,15 @@ local function is_expired(metadata, now)
     local annotations = type(metadata.annotations) == "table" and metadata.annotations or {}
     local expires_at = tonumber(annotations[constants.EXPIRES_AT_KEY] or "")
     return labels[constants.WORKSPACE_LABEL] ~= nil and expires_at ~= nil and expires_at <= now
+end
+
+-- Deletes one. The name is the server's: one that is none must not reach a path, where it would mean all pods.
+local function remove(client, name)
+    if not names.is_subdomain(name) then
+        return nil, "a pod of the list has no name that a pod can have"
+    end
+    local removed, err = client:delete(name)
+    return removed, not removed and ("%s: %s"):format(name, err.message) or nil
 end
 
 --- Runs as a job.
@@ -29,12 +39,12 @@ return function(client, now)
     local count, failures = 0, {}
     for _, pod in ipairs(pods) do
         local metadata = metadata_of(pod)
-        if is_expired(metadata, now) and type(metadata.name) == "string" then
-            local removed, failure = client:delete(metadata.name)
+        if is_expired(metadata, now) then
+            local removed, failure = remove(client, metadata.name)
             if removed then
                 count = count + 1
             else
-                table.insert(failures, ("%s: %s"):format(metadata.name, failure.message))
+                table.insert(failures, failure)
             end
         end
     end

@@ -25,15 +25,18 @@ end
 
 -- A refusal to open the stream that the same request may not meet again. Nothing has run.
 local function is_refused_for_now(answer, err)
-    return answer and answer.status == 429 or err and err.code == "engine_unreachable"
+    if answer then
+        return answer.status == 429
+    end
+    return err and apis.is_away(err)
 end
 
 -- Opens the stream. Returns it, or nil and the error.
 local function open(api, name, query, signal)
     local path = api:path(("/pods/%s/exec?%s"):format(apis.escape(name), query))
-    local stream, err, refusal = apis.patiently(signal, function()
+    local stream, err, refusal = apis.patiently(signal, limits.OPEN, function(timeout_ms)
         return api:authorized("GET", path, {}, signal, function(request)
-            request.timeout_ms, request.signal, request.ping_ms = limits.OPEN, signal, limits.PING
+            request.timeout_ms, request.signal, request.ping_ms = timeout_ms, signal, limits.PING
             return exec_stream.open(request)
         end)
     end, is_refused_for_now)
@@ -68,17 +71,17 @@ end
 -- end as it should, and the first words on standard output.
 local function read_all(stream, given)
     local first, words, cancel = true, "", nil
+    stream:on_status(function()
+        cancel = timer(limits.CLOSING, function()
+            stream:cut()
+        end)
+    end)
     local name, bytes = stream:read()
     while name do
         if first and name == "stdout" then
             first, words = false, bytes:sub(1, WORDS_MAX_BYTES)
         end
         give(stream, given[name], bytes)
-        if not cancel and stream:outcome() then
-            cancel = timer(limits.CLOSING, function()
-                stream:cut()
-            end)
-        end
         name, bytes = stream:read()
     end
     if cancel then

@@ -5,6 +5,7 @@ local base64 = require "chamvi.sandbox.base64"
 local errors = require "chamvi.sandbox.errors"
 local native = require "chamvi.sandbox.core"
 local program = require "chamvi.sandbox.program"
+local redact = require "chamvi.sandbox.k8s.redact"
 local rfc3339 = require "chamvi.sandbox.k8s.rfc3339"
 
 local exec_plugin = {}
@@ -14,6 +15,7 @@ local VERSIONS = { [GROUP .. "v1"] = true, [GROUP .. "v1beta1"] = true }
 local MODES = { Never = true, IfAvailable = true, Always = true }
 local EXTENSION = "client.authentication.k8s.io/exec"
 local TIMEOUT_MS = 60000
+local ARGUMENT_SECRET_BYTES = 3 -- shorter ones can't be told from the words around them
 
 local function failed(message, detail)
     return errors.sandbox("credentials_failed", message, { detail = detail })
@@ -78,15 +80,28 @@ local function environment(exec, info)
     return env
 end
 
--- Its words without the values that the kubeconfig gives it.
-local function without_secrets(exec, words)
-    for _, variable in ipairs(exec.env or {}) do
-        if variable.value and variable.value ~= "" then
-            local plain = variable.value:gsub("%p", "%%%0")
-            words = words:gsub(plain, "***")
+-- Adds what may be secret in an argument: all but names of options. "--name=value", "-xvalue", "name=value".
+local function add_argument(secrets, argument)
+    if argument:find("^%-%-[%w-]+$") or #argument < ARGUMENT_SECRET_BYTES then
+        return
+    end
+    for _, secret in ipairs({ argument, argument:match("=(.*)$") or "", argument:match("^%-%w(.*)$") or "" }) do
+        if #secret >= ARGUMENT_SECRET_BYTES then
+            table.insert(secrets, secret)
         end
     end
-    return words
+end
+
+-- Its words without the values that the kubeconfig gives it.
+local function without_secrets(exec, words)
+    local secrets = {}
+    for _, variable in ipairs(exec.env or {}) do
+        table.insert(secrets, variable.value or "")
+    end
+    for _, argument in ipairs(exec.args or {}) do
+        add_argument(secrets, argument)
+    end
+    return redact(words, secrets)
 end
 
 local function of_type(value, expected)

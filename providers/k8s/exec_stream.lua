@@ -7,7 +7,7 @@ local websocket = require "chamvi.sandbox.websocket"
 local exec_stream = {}
 
 local PROTOCOLS = { "v5.channel.k8s.io", "v4.channel.k8s.io" }
-local STDIN, CLOSE = "\0", "\255"
+local STDIN, STATUS, CLOSE = "\0", "\3", "\255"
 local PIECE_BYTES = 32768 -- of stdin in a message, as kubectl sends
 
 ---@class chamvi.K8sExecStream
@@ -30,6 +30,21 @@ function exec_stream.open(options)
     return setmetatable({ version = version, _socket = socket, _channel = native.k8s_channel(version) }, Stream)
 end
 
+--- Has `fn()` called once the server begins to say what became of the command.
+---@param fn fun() must not wait
+function Stream:on_status(fn)
+    self._on_status = fn
+end
+
+-- Servers open each channel by an empty message: that one says nothing.
+local function note(self, message)
+    local fn = self._on_status
+    if fn and #message > 1 and message:sub(1, 1) == STATUS then
+        self._on_status = nil
+        fn()
+    end
+end
+
 --- Waits for output.
 ---@return "stdout"|"stderr"|nil name nil when the server has closed: `outcome` says what became of the command
 ---@return string|chamvi.Error|nil bytes_or_err the bytes; without a name the error, when it ended as it should not
@@ -40,6 +55,7 @@ function Stream:read()
             return nil, err
         end
         local name, bytes, text = self._channel:take(message)
+        note(self, message)
         if name then
             return name, bytes
         elseif name == nil then

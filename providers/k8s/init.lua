@@ -8,11 +8,14 @@ local compat = require "chamvi.sandbox.compat"
 local constants = require "chamvi.sandbox.constants"
 local create_remote_workspace = require "chamvi.sandbox.remote"
 local creation = require "chamvi.sandbox.creation"
+local errors = require "chamvi.sandbox.errors"
+local guarded_client = require "chamvi.sandbox.k8s.guarded_client"
 local kubeconfig = require "chamvi.sandbox.k8s.kubeconfig"
 local limits = require "chamvi.sandbox.k8s.limits"
 local names = require "chamvi.sandbox.k8s.names"
 local options = require "chamvi.sandbox.options"
-local overrides = require "chamvi.sandbox.k8s.overrides"
+local override_rules = require "chamvi.sandbox.k8s.override_rules"
+local printed = require "chamvi.sandbox.printed"
 local prepare_workspace = require "chamvi.sandbox.prepare"
 local provider = require "chamvi.sandbox.provider"
 local reporter = require "chamvi.sandbox.reporter"
@@ -94,7 +97,7 @@ local PROVIDER_OPTIONS = {
     clock = options.clock,
     client = client_option,
     runtime_class_name = options.string,
-    pod_overrides = overrides.option,
+    pod_overrides = override_rules,
     on_event = options.callable,
     on_error = options.callable,
 }
@@ -220,7 +223,13 @@ local function create(self, given)
     }
     local transport = transports.new(self.client, id)
     local workspace
-    workspace, err = fill(self, transport, given, info, id)
+    local called
+    called, workspace, err = pcall(fill, self, transport, given, info, id)
+    if not called then
+        workspace, err = nil, errors.sandbox("engine_failed", "the create raised: " .. printed(workspace), {
+            cause = workspace,
+        })
+    end
     if not workspace then
         creation.clean_up(transport, "the pod " .. transport.name, limits.CLEAN_UP, self.on_error)
         return nil, err
@@ -239,7 +248,7 @@ function k8s.create_kubernetes_sandbox(given)
     local settings = options.check("create_kubernetes_sandbox", given, PROVIDER_OPTIONS, { "namespace" })
     local on_error = reporter(settings.on_error)
     local self = {
-        client = settings.client or k8s.create_pod_client({
+        client = settings.client and guarded_client(settings.client) or k8s.create_pod_client({
             namespace = settings.namespace,
             kube_config = settings.kube_config,
         }),

@@ -9,7 +9,7 @@ names.CONTAINER = "sandbox"
 names.POD_PREFIX = "chamvi-ws-"
 
 local LABEL_MAX_BYTES = 63
-local PREFIX_MAX_BYTES = 253
+local SUBDOMAIN_MAX_BYTES = 253
 local DIGEST_DIGITS = 32 -- of a SHA-256 in a label: 128 bits tell any ids apart
 
 --- The name of a workspace's pod.
@@ -27,8 +27,11 @@ function names.is_dns_label(text)
         and (text:find("^%l$") or text:find("^%d$") or text:find("^[%l%d][%l%d-]*[%l%d]$")) ~= nil
 end
 
-local function is_subdomain(text)
-    if #text > PREFIX_MAX_BYTES then
+--- Whether a text is a DNS subdomain, such as the name of a pod (RFC 1123).
+---@param text any
+---@return boolean
+function names.is_subdomain(text)
+    if type(text) ~= "string" or #text > SUBDOMAIN_MAX_BYTES then
         return false
     end
     for part in (text .. "."):gmatch("([^.]*)%.") do
@@ -59,7 +62,7 @@ function names.is_label_key(text)
     end
     local prefix, name = text:match("^([^/]*)/([^/]*)$")
     if prefix then
-        return is_subdomain(prefix) and is_word(name)
+        return names.is_subdomain(prefix) and is_word(name)
     end
     return is_word(text)
 end

@@ -1,91 +1,20 @@
 -- The option `pod_overrides`: what a user adds to the pods' bodies, merged last. Tables with names are merged field by
--- field, containers, volumes and such by the `name` of each, other lists are replaced. What keeps a workspace a
--- workspace can't be overridden; naming that is refused when the provider is made.
+-- field, containers, volumes and such by the `name` of each, other lists are replaced. What may not be in there is in
+-- override_rules.lua.
 
 local compat = require "chamvi.sandbox.compat"
-local constants = require "chamvi.sandbox.constants"
 local names = require "chamvi.sandbox.k8s.names"
 
 local overrides = {}
 
--- What may not be named, with the reason.
-local IDENTITY = "belongs to the provider"
-local SECURITY = "would change what the pods may do"
-local MAIN_PROGRAM = "would change the main program"
-local TOP = {
-    apiVersion = IDENTITY,
-    kind = IDENTITY,
-    status = IDENTITY,
-}
-local METADATA = { name = IDENTITY, generateName = IDENTITY, namespace = IDENTITY }
-local SPEC = {
-    securityContext = SECURITY,
-    hostNetwork = SECURITY,
-    hostPID = SECURITY,
-    hostIPC = SECURITY,
-    shareProcessNamespace = SECURITY,
-    restartPolicy = IDENTITY,
-    activeDeadlineSeconds = IDENTITY,
-    ephemeralContainers = SECURITY,
-}
-local CONTAINER = {
-    securityContext = SECURITY,
-    command = MAIN_PROGRAM,
-    args = MAIN_PROGRAM,
-    image = "is the option `image`",
-    workingDir = IDENTITY,
-}
-local LABELS = { [constants.RUN_LABEL] = IDENTITY, [constants.WORKSPACE_LABEL] = IDENTITY }
-for name in pairs(constants.SANDBOX_LABELS) do
-    LABELS[name] = IDENTITY
-end
-local ANNOTATIONS = { [constants.EXPIRES_AT_KEY] = IDENTITY, [constants.RUN_LABEL] = IDENTITY }
-
--- Says what is wrong with a table below `path`, if anything.
-local function look(path, value, reserved)
-    if value == nil then
-        return nil
-    end
-    if type(value) ~= "table" then
-        return ('has a wrong field "%s": it must be a table, got a %s'):format(path, type(value))
-    end
-    for name in pairs(value) do
-        if reserved[name] then
-            local whole = path == "" and name or path .. "." .. name
-            return ('has the field "%s", which %s'):format(whole, reserved[name])
-        end
-    end
-end
-
-local function look_at_containers(containers)
-    for index, container in ipairs(containers or {}) do
-        local path = ("spec.containers[%d]"):format(index)
-        if type(container) == "table" and type(container.name) ~= "string" then
-            return ('has a wrong field "%s": it must have a name'):format(path)
-        end
-        local own = type(container) ~= "table" or container.name == names.CONTAINER
-        local wrong = look(path, container, own and CONTAINER or {})
-        if wrong then
-            return wrong
-        end
-    end
-end
-
---- As a kind of option (options.lua): what is wrong with a value, if anything.
----@param value any
----@return string|nil
-function overrides.option(value)
-    if type(value) ~= "table" then
-        return ("must be a table, got a %s"):format(type(value))
-    end
-    local metadata, spec = value.metadata, value.spec
-    return look("", value, TOP)
-        or look("metadata", metadata, METADATA)
-        or look("metadata.labels", metadata and metadata.labels, LABELS)
-        or look("metadata.annotations", metadata and metadata.annotations, ANNOTATIONS)
-        or look("spec", spec, SPEC)
-        or look("spec.containers", spec and spec.containers, {})
-        or look_at_containers(spec and spec.containers)
+-- What the restricted Pod Security Standard asks of a container by itself, for those that a user adds.
+local function restricted()
+    return {
+        allowPrivilegeEscalation = false,
+        capabilities = { drop = { "ALL" } },
+        runAsNonRoot = true,
+        seccompProfile = { type = "RuntimeDefault" },
+    }
 end
 
 local function is_list(value)
@@ -123,6 +52,9 @@ function merge(base, more)
     if type(base) ~= "table" or type(more) ~= "table" then
         return more
     end
+    if next(more) == nil then
+        return base
+    end
     if is_list(base) or is_list(more) then
         if is_list(base) and is_list(more) and is_named(base) and is_named(more) then
             return merge_named(base, more)
@@ -135,12 +67,32 @@ function merge(base, more)
     return base
 end
 
+local function harden(containers)
+    for _, container in ipairs(containers or {}) do
+        container.securityContext = merge(restricted(), container.securityContext or {})
+    end
+end
+
+-- The containers that were added.
+local function others(containers)
+    local list = {}
+    for _, container in ipairs(containers) do
+        if container.name ~= names.CONTAINER then
+            table.insert(list, container)
+        end
+    end
+    return list
+end
+
 --- Merges them into a body, which is changed.
 ---@param body table
----@param given table|nil as `check` took them; not changed
+---@param given table|nil as override_rules.lua took them; not changed
 ---@return table
 function overrides.apply(body, given)
-    return merge(body, compat.deep_copy(given or {}))
+    merge(body, compat.deep_copy(given or {}))
+    harden(others(body.spec.containers))
+    harden(body.spec.initContainers)
+    return body
 end
 
 return overrides

@@ -29,7 +29,7 @@ wait "$!"
 ---@field labels? table<string, string> the managed ones win
 ---@field image_pull_policy "Always"|"IfNotPresent"
 ---@field runtime_class_name? string
----@field overrides? table see overrides.lua
+---@field overrides? table see override_rules.lua
 
 -- In values of variables and in arguments, $(NAME) would be replaced and $$ halved.
 local function literal(text)
@@ -87,6 +87,7 @@ local function container_of(given)
             privileged = false,
             readOnlyRootFilesystem = true,
             runAsNonRoot = true,
+            seccompProfile = { type = "RuntimeDefault" },
         },
         volumeMounts = {
             { name = "workspace", mountPath = constants.WORKSPACE_ROOT },

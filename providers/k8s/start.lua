@@ -2,6 +2,7 @@
 
 local errors = require "chamvi.sandbox.errors"
 local pods = require "chamvi.sandbox.k8s.pod"
+local signals = require "chamvi.sandbox.signal"
 local state = require "chamvi.sandbox.k8s.state"
 local task = require "chamvi.sandbox.task"
 local timer = require "chamvi.sandbox.timer"
@@ -14,11 +15,14 @@ local FIRST_PAUSE_MS = 50 -- between looks at a pod, then twice as much each tim
 ---@field on_waiting fun(why: string) told each new reason why the pod does not run yet; must not wait
 ---@field signal? chamvi.Signal
 
--- A wait with an end: `over()` tells whether it has come.
-local function limit(ms)
+-- A wait with an end: `over()` tells whether it has come, and `on_over()` is called then.
+local function limit(ms, on_over)
     local passed = false
     local cancel, err = timer(ms, function()
         passed = true
+        if on_over then
+            on_over()
+        end
     end)
     if not cancel then
         return nil, err
@@ -27,6 +31,30 @@ local function limit(ms)
         cancel = cancel,
         over = function()
             return passed
+        end,
+    }
+end
+
+-- The same for all of a start, with a signal that fires at the end, or when `outer` does.
+local function bound(ms, outer)
+    local signal = signals.new()
+    local whole, err = limit(ms, function()
+        signal:abort()
+    end)
+    if not whole then
+        return nil, err
+    end
+    local forget = outer and outer:on_abort(function(reason)
+        signal:abort(reason)
+    end)
+    return {
+        signal = signal,
+        over = whole.over,
+        cancel = function()
+            whole.cancel()
+            if forget then
+                forget()
+            end
         end,
     }
 end
@@ -55,10 +83,6 @@ local function watch(client, name, given, whole)
             unschedulable.cancel()
             unschedulable = nil
         end
-        if whole.over() then
-            local message = ("the pod %s does not run after %d ms: %s"):format(name, given.start_timeout_ms, why)
-            return nil, errors.sandbox("not_ready", message)
-        end
         if why ~= last then
             last = why
             given.on_waiting(why)
@@ -69,13 +93,13 @@ local function watch(client, name, given, whole)
     local pod, err
     repeat
         local slept
-        slept, err = task.pause(pause_ms, given.signal)
+        slept, err = task.pause(pause_ms, whole.signal)
         if not slept then
             break
         end
         pause_ms = math.min(pause_ms * 2, given.poll_ms)
         local found
-        found, err = client:read(name, given.signal)
+        found, err = client:read(name, whole.signal)
         if not found then
             if err.code == "not_found" then
                 local message = ("the pod %s was deleted before it ran"):format(name)
@@ -87,6 +111,11 @@ local function watch(client, name, given, whole)
     until pod ~= false
     if unschedulable then
         unschedulable.cancel()
+    end
+    if not pod and err.code == "aborted" and not (given.signal and given.signal.aborted) then -- by the end of its time
+        local message = ("the pod %s does not run after %d ms: %s"):format(name, given.start_timeout_ms,
+            last or "the API server has not told how it is")
+        return nil, errors.sandbox("not_ready", message, { cause = err })
     end
     return pod or nil, err
 end
@@ -105,7 +134,7 @@ return function(client, name, given)
         return nil, err, exists
     end
     local whole
-    whole, err = limit(given.start_timeout_ms)
+    whole, err = bound(given.start_timeout_ms, given.signal)
     if not whole then
         return nil, err, true
     end

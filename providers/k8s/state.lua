@@ -88,7 +88,7 @@ end
 -- Why the container runs no more.
 local function terminated_words(terminated)
     local code = at(terminated, "exitCode")
-    local number = type(code) == "number" and ("%d"):format(code) or "?"
+    local number = type(code) == "number" and ("%.0f"):format(code) or "?"
     local ending = "its container ended with exit code " .. number
     local why = words(terminated)
     return why and ("%s (%s)"):format(ending, why) or ending
@@ -135,7 +135,8 @@ function state.start(pod)
         local stage = at(scheduled, "reason") == "Unschedulable" and "unschedulable" or "waiting"
         return stage, words(scheduled, "it is not scheduled")
     end
-    return "waiting", words(at(found, "state", "waiting"), "its phase is " .. tostring(phase or "unknown"))
+    local default = "its phase is " .. (text_at(pod, "status", "phase") or "unknown")
+    return "waiting", words(at(found, "state", "waiting"), default)
 end
 
 -- ---- The end -----------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ for _, version in ipairs({ "v5", "v4" }) do
 
         local workspace, name
         before_each(function()
-            limits.PAUSES = 2000
+            limits.TRIES = 2000
             workspace = assert(provider:create({ run_id = "run" }))
             name = k8s.POD_NAME_PREFIX .. workspace.id
             server:order({ rules = {}, forget = true })
@@ -127,6 +127,25 @@ for _, version in ipairs({ "v5", "v4" }) do
             assert.equal("a\239\191\189b'c\nd\n", result.stdout)
         end)
 
+        it("is not started when its arguments are too long together", function()
+            local argv = { "true" }
+            for index = 2, 60 do
+                argv[index] = ("x"):rep(100000)
+            end
+            for _, stdin in ipairs({ false, "in" }) do
+                local result, err = workspace:exec(argv, { stdin = stdin or nil })
+                assert.is_nil(result)
+                assert.equal("start_failed", err.code, tostring(err))
+                assert.is_truthy(err.message:find("Argument list too long", 1, true), err.message)
+            end
+            works()
+        end)
+
+        it("counts as lost when it kills the shells around it", function()
+            is_lost(workspace:exec(sh("kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat); sleep 1")))
+            works()
+        end)
+
         it("counts as lost when the connection is cut, at any stage", function()
             for _, rule in ipairs({ { cut = "request" }, { cut = "head" } }) do
                 rule.method, rule.times = "EXEC", 1
@@ -146,6 +165,21 @@ for _, version in ipairs({ "v5", "v4" }) do
         it("counts as lost when the stream ends without a status", function()
             fault({ status = sandbox.null })
             is_lost(client:exec(name, { argv = { "true" } }))
+        end)
+
+        it("ends soon after its status where the server does not close", function()
+            for _, stays in ipairs({ "silent", "loud" }) do
+                fault({ stays = stays })
+                assert.same({ exit_code = 0 }, client:exec(name, { argv = { "true" } }))
+                fault({ stays = stays })
+                assert.same({ exit_code = 7 }, client:exec(name, { argv = sh("exit 7") }))
+                fault({ stays = stays, status = '{"status":"Failure","reason":"InternalError","message":"x"}' })
+                is_lost(client:exec(name, { argv = { "true" } }))
+                fault({ stays = stays, status = "nonsense" })
+                is_lost(client:exec(name, { argv = { "true" } }))
+                fault({ stays = stays })
+                assert.equal("ok\n", assert(workspace:exec({ "echo", "ok" })).stdout:sub(1, 3))
+            end
         end)
 
         it("counts as lost when the status is nonsense", function()
@@ -180,7 +214,7 @@ for _, version in ipairs({ "v5", "v4" }) do
         end)
 
         it("ends within its bound in a storm of refusals, and has not run", function()
-            limits.PAUSES = 500
+            limits.TRIES = 500
             server:order({ rules = { { method = "EXEC", status = 429, headers = { ["Retry-After"] = "1" } } } })
             local result, err = workspace:exec({ "touch", "ran" })
             assert.is_nil(result)

@@ -1,5 +1,6 @@
 -- How pods start, and why they do not: on the spec server.
 
+local http_server = require "spec.support.http_server"
 local k8s = require "chamvi.sandbox.k8s"
 local k8s_server = require "spec.support.k8s_server"
 local limits = require "chamvi.sandbox.k8s.limits"
@@ -51,7 +52,7 @@ describe("the start of a pod", function()
         server:stop()
     end)
     before_each(function()
-        limits.PAUSES = 3000
+        limits.TRIES = 3000
         server:order({ rules = {}, statuses = {}, tokens = { "token" }, forget = true })
     end)
     after_each(function()
@@ -243,6 +244,29 @@ describe("the start of a pod", function()
         assert.is_nil((err.message .. err.detail):find("token", 1, true))
     end)
 
+    it("shows no credential that the server repeats", function()
+        local token = "s3cr/et+%token"
+        limits.CLEAN_UP = 200
+        local options = { kube_config = assert(k8s.load_kube_config({ path = server:kubeconfig(token) })) }
+        server:order({ tokens = { token } })
+        for _, method in ipairs({ "POST", "GET", "EXEC" }) do
+            local words = "bad field Authorization: Bearer " .. token
+            for _, body in ipairs({ words, '{"message":"' .. words:gsub("/", "\\/") .. '"}',
+                { kind = "Status", message = words } }) do
+                server:order({ rules = { { method = method, path = "/pods", times = 1, status = 400, body = body } } })
+                local workspace, err = provider(options):create({ run_id = "run" })
+                assert.is_nil(workspace)
+                repeat
+                    local all = err.message .. (err.detail or "")
+                    assert.is_nil(all:find("s3cr", 1, true), all)
+                    local cause = err.cause
+                    assert.is_truthy(cause or all:find("Authorization: Bearer ***", 1, true), all)
+                    err = cause
+                until not err
+            end
+        end
+    end)
+
     -- ---- The way to the server -----------------------------------------------------------------
 
     it("makes one pod, wherever the way to it is cut", function()
@@ -257,6 +281,40 @@ describe("the start of a pod", function()
         end
     end)
 
+    it("has its pod when the answer to the create is another success", function()
+        for _, status in ipairs({ 200, 202 }) do
+            local rule = { method = "POST", path = "/pods$", times = 1, status = status, carry_out = true }
+            server:order({ rules = { rule } })
+            works()
+        end
+    end)
+
+    it("leaves no pod where an answer does not say that there is none, or comes too late", function()
+        for _, rule in ipairs({
+            { status = 408 },
+            { status = 418 },
+            { status = 302, body = "moved" },
+            { status = 400, body = "a proxy's words" },
+            { status = 403, body = { kind = "Notice" } },
+            { status = 201, body = "no JSON" },
+        }) do
+            rule.method, rule.path, rule.times, rule.carry_out = "POST", "/pods$", 1, true
+            server:order({ rules = { rule } })
+            fails("create_failed", {})
+        end
+        limits.REQUEST = 300
+        server:order({ rules = { { method = "POST", path = "/pods$", delay_ms = 800, carry_out = true } } })
+        assert.equal("timed_out", fails("create_failed", {}).cause.code)
+    end)
+
+    it("tries again when quotas are changed at the same time", function()
+        server:order({ rules = { { method = "POST", path = "/pods$", times = 2, status = 409, body = {
+            kind = "Status", status = "Failure", reason = "Conflict", code = 409,
+            message = 'Operation cannot be fulfilled on resourcequotas "q": the object has been modified',
+        } } } })
+        works()
+    end)
+
     it("waits as long as it is told to by a server that has too much to do", function()
         for method, status in pairs({ POST = 429, GET = 503, DELETE = 500, EXEC = 429 }) do
             server:order({
@@ -269,7 +327,7 @@ describe("the start of a pod", function()
     end)
 
     it("gives up on a storm of refusals within its bound, and leaves nothing", function()
-        limits.PAUSES, limits.CLEAN_UP = 1000, 2000
+        limits.TRIES, limits.CLEAN_UP = 1000, 2000
         server:order({ rules = { { method = "POST", status = 429 } } })
         fails("create_failed", { "429" })
         server:order({ rules = { { method = "GET", path = "/pods/", status = 500 } } })
@@ -277,7 +335,7 @@ describe("the start of a pod", function()
     end)
 
     it("tells of a pod that may be left", function()
-        limits.PAUSES, limits.CLEAN_UP = 300, 1000
+        limits.TRIES, limits.CLEAN_UP = 300, 1000
         server:order({ rules = { { method = "POST", cut = "request", carry_out = true },
             { method = "DELETE", cut = "request" } } })
         local workspace, err = provider():create({ run_id = "run" })
@@ -301,7 +359,7 @@ describe("the start of a pod", function()
     end)
 
     it("fails at once, as far as pods go, on an address where nothing listens", function()
-        limits.PAUSES = 1000
+        limits.TRIES = 1000
         local path = server.folder .. "/nobody"
         scratch.write(path, [[
 apiVersion: v1
@@ -312,6 +370,45 @@ contexts: [{name: spec, context: {cluster: spec, user: spec}}]
 current-context: spec
 ]])
         fails("engine_unreachable", { "127.0.0.1:1" }, { kube_config = assert(k8s.load_kube_config({ path = path })) })
+    end)
+
+    it("fails when its time is over, also while the server does not answer", function()
+        server:order({ rules = { { method = "GET", path = "/pods/", delay_ms = 15000 } } })
+        local began = native.now_ms()
+        fails("not_ready", { "500 ms", "the API server has not told" }, { start_timeout_ms = 500 })
+        assert.is_true(native.now_ms() - began < 10000)
+    end)
+
+    it("looks again when a look at the pod, or its deletion, gets no answer", function()
+        limits.READ = 300
+        for _, method in ipairs({ "GET", "DELETE" }) do
+            server:order({ rules = { { method = method, path = "/pods/", times = 1, delay_ms = 1500 } } })
+            works()
+        end
+    end)
+
+    it("fails at once without credentials or on a certificate that is not trusted, with no pod to look for", function()
+        local path = server.folder .. "/broken"
+        local function broken(user, address)
+            scratch.write(path, ([[
+apiVersion: v1
+kind: Config
+clusters: [{name: spec, cluster: {server: "%s"}}]
+users: [{name: spec, user: {%s}}]
+contexts: [{name: spec, context: {cluster: spec, user: spec}}]
+current-context: spec
+]]):format(address or server.url, user))
+            return { kube_config = assert(k8s.load_kube_config({ path = path })) }
+        end
+        local began
+        local err = fails("create_failed", { "token file" }, broken('tokenFile: "/nowhere/token"'))
+        assert.equal("credentials_failed", err.cause.code)
+        assert.same({}, server:state().requests)
+        local tls = http_server.start()
+        began = native.now_ms()
+        err = fails("engine_unreachable", { "not trusted" }, broken("token: x", "https://localhost:" .. tls.ports.tls))
+        assert.is_true(native.now_ms() - began < 2500, err.message) -- the tries alone would take as long
+        tls:stop()
     end)
 
     it("is aborted promptly at every stage, and leaves nothing", function()

@@ -28,6 +28,7 @@
 //     output_bytes    cut, as a connection is, after so many bytes of output; 0: at once
 //     stdin_bytes     the same for input
 //     status          what comes instead of the status; null: nothing, and a regular close
+//     stays           "silent", or "loud" with output, instead of a close after the status
 //     fragments       every message comes in so many frames
 //     idle_ms         cut when nothing has gone either way for so long
 //     protocol        the answer names this one
@@ -381,7 +382,13 @@ function serve(socket, tcp, run, fault) {
     if (status !== null) {
       message(socket, 3, Buffer.from(typeof status === 'string' ? status : JSON.stringify(status)), fault.fragments);
     }
-    socket.close(1000);
+    if (fault.stays === 'loud') {
+      const timer = setInterval(() => message(socket, 1, Buffer.from('more\n')), 20);
+      tcp.on('close', () => clearInterval(timer));
+    }
+    if (!fault.stays) {
+      socket.close(1000);
+    }
   });
 }
 

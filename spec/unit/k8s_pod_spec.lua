@@ -83,6 +83,7 @@ describe("the body of a pod", function()
             privileged = false,
             readOnlyRootFilesystem = true,
             runAsNonRoot = true,
+            seccompProfile = { type = "RuntimeDefault" },
         }, spec.containers[1].securityContext)
         assert.is_nil(spec.containers[1].ports)
     end)
@@ -124,7 +125,7 @@ describe("overrides", function()
                 tolerations = { { key = "sandbox", operator = "Exists" } },
                 priorityClassName = "low",
                 containers = {
-                    { name = "sandbox", resources = { requests = { cpu = "10m" } }, lifecycle = {} },
+                    { name = "sandbox", resources = { requests = { cpu = "10m" } } },
                     { name = "sidecar", image = "x" },
                 },
                 volumes = { { name = "cache", emptyDir = {} } },
@@ -147,7 +148,96 @@ describe("overrides", function()
         assert.equal(1, #body().spec.containers)
     end)
 
+    local function refused(overrides, words)
+        local ok, err = pcall(k8s.create_kubernetes_sandbox, { namespace = "x", pod_overrides = overrides })
+        assert.is_false(ok, words)
+        assert.is_true(sandbox.is_error(err, "InvalidAgentDefinitionError"), tostring(err))
+        assert.is_truthy(err.message:find(words, 1, true), err.message)
+    end
+
+    local function taken(overrides)
+        assert.is_table(k8s.create_kubernetes_sandbox({ namespace = "x", pod_overrides = overrides }))
+        return with(overrides)
+    end
+
+    it("may not switch profiles off by annotations", function()
+        for _, name in ipairs({
+            "container.seccomp.security.alpha.kubernetes.io/sandbox",
+            "container.apparmor.security.beta.kubernetes.io/sandbox",
+            "seccomp.security.alpha.kubernetes.io/pod",
+        }) do
+            refused({ metadata = { annotations = { [name] = "unconfined" } } }, '"metadata.annotations.' .. name)
+        end
+        taken({ metadata = { annotations = { ["security.example.com/x"] = "y", ["a.kubernetes.io/security"] = "y" } } })
+    end)
+
+    it("may have the volumes that stay in the cluster's own objects", function()
+        for _, kind in ipairs({ "hostPath", "nfs", "iscsi", "image", "gitRepo", "flexVolume" }) do
+            refused({ spec = { volumes = { { name = "v", [kind] = { path = "/" } } } } }, "spec.volumes[1]." .. kind)
+        end
+        refused({ spec = { volumes = { { name = "workspace", emptyDir = sandbox.null, hostPath = {} } } } }, "hostPath")
+        refused({ spec = { volumes = { { emptyDir = {} } } } }, "must have a name")
+        local function projected(source)
+            return { spec = { volumes = { { name = "v", projected = { sources = { source } } } } } }
+        end
+        refused(projected({ serviceAccountToken = { path = "t" } }),
+            '"spec.volumes[1].projected.sources[1].serviceAccountToken"')
+        taken(projected({ secret = { name = "s" } }))
+        for _, kind in ipairs({ "configMap", "secret", "emptyDir", "persistentVolumeClaim", "csi", "ephemeral",
+            "downwardAPI" }) do
+            taken({ spec = { volumes = { { name = "v", [kind] = {} } } } })
+        end
+    end)
+
+    it("may add containers as far as the restricted standard goes, and those pass it", function()
+        local wrong = {
+            { "privileged", true }, { "allowPrivilegeEscalation", true }, { "runAsNonRoot", false }, { "runAsUser", 0 },
+            { "capabilities", { add = { "SYS_ADMIN" } } }, { "capabilities", { drop = { "KILL" } } },
+            { "capabilities", { drop = {} } }, { "seccompProfile", { type = "Unconfined" } },
+            { "appArmorProfile", { type = "Unconfined" } }, { "procMount", "Unmasked" },
+            { "seLinuxOptions", { type = "spc_t" } }, { "windowsOptions", {} },
+        }
+        for _, list in ipairs({ "containers", "initContainers" }) do
+            for _, field in ipairs(wrong) do
+                local container = { name = "more", image = "x", securityContext = { [field[1]] = field[2] } }
+                refused({ spec = { [list] = { container } } }, ("spec.%s[1].securityContext.%s"):format(list, field[1]))
+            end
+            local made = taken({ spec = { [list] = { { name = "more", image = "x", securityContext = {
+                capabilities = { add = { "NET_BIND_SERVICE" } }, runAsUser = 7, seccompProfile = { type = "Localhost" },
+            } }, { name = "bare", image = "x" } } } }).spec[list]
+            assert.same({
+                allowPrivilegeEscalation = false,
+                capabilities = { add = { "NET_BIND_SERVICE" }, drop = { "ALL" } },
+                runAsNonRoot = true,
+                runAsUser = 7,
+                seccompProfile = { type = "Localhost" },
+            }, made[#made - 1].securityContext)
+            assert.same({ drop = { "ALL" } }, made[#made].securityContext.capabilities)
+            assert.is_true(made[#made].securityContext.runAsNonRoot)
+        end
+    end)
+
+    it("may not have containers that reach the node's own network", function()
+        for _, name in ipairs({ "sandbox", "more" }) do
+            local function container(fields)
+                fields.name = name
+                return { spec = { containers = { fields } } }
+            end
+            refused(container({ ports = { { hostPort = 1 } } }), "spec.containers[1].ports[1].hostPort")
+            refused(container({ livenessProbe = { httpGet = { host = "x" } } }), "livenessProbe.httpGet.host")
+            taken(container({ ports = { { containerPort = 1 } }, readinessProbe = { tcpSocket = { port = 1 } } }))
+        end
+        local hook = { preStop = { tcpSocket = { host = "x" } } }
+        refused({ spec = { containers = { { name = "more", lifecycle = hook } } } }, "lifecycle.preStop.tcpSocket.host")
+    end)
+
+    it("that are empty change nothing", function()
+        assert.same(body(), with({ spec = { containers = {}, volumes = {} }, metadata = {} }))
+    end)
+
     it("may not name what makes a pod a workspace", function()
+        local cyclic = {}
+        cyclic.spec = { a = cyclic }
         local wrong = {
             [{ kind = "Job" }] = '"kind"',
             [{ metadata = { name = "x" } }] = '"metadata.name"',
@@ -168,12 +258,22 @@ describe("overrides", function()
             [{ metadata = { labels = "x" } }] = "must be a table, got a string",
             [{ spec = { containers = { "x" } } }] = "must be a table, got a string",
             [{ spec = { containers = { { image = "x" } } } }] = "must have a name",
+            [{ "x" }] = "must have names, but is a list",
+            [{ metadata = { "x" } }] = '"metadata": it must have names',
+            [{ metadata = { labels = { "x" } } }] = '"metadata.labels": it must have names',
+            [{ spec = { { hostNetwork = true } } }] = '"spec": it must have names',
+            [{ spec = sandbox.null }] = "must be a table, got a userdata",
+            [{ spec = { containers = { a = {} } } }] = '"spec.containers": it must be a list',
+            [{ spec = { containers = { nil, { name = "sandbox" } } } }] = "no JSON form",
+            [{ spec = { priority = 0 / 0 } }] = "no JSON form",
+            [cyclic] = "no JSON form",
+            [{ metadata = { finalizers = { "a.b/c" } } }] = '"metadata.finalizers"',
+            [{ spec = { automountServiceAccountToken = true } }] = '"spec.automountServiceAccountToken"',
+            [{ spec = { enableServiceLinks = true } }] = '"spec.enableServiceLinks"',
+            [{ spec = { containers = { { name = "sandbox", lifecycle = {} } } } }] = '"spec.containers[1].lifecycle"',
         }
         for overrides, words in pairs(wrong) do
-            local ok, err = pcall(k8s.create_kubernetes_sandbox, { namespace = "x", pod_overrides = overrides })
-            assert.is_false(ok)
-            assert.is_true(sandbox.is_error(err, "InvalidAgentDefinitionError"), tostring(err))
-            assert.is_truthy(err.message:find(words, 1, true), err.message)
+            refused(overrides, words)
         end
     end)
 end)

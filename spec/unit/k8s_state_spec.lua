@@ -42,6 +42,15 @@ describe("the start of a pod", function()
         assert.equal("waiting", stage(pod(running({ name = "another" }))))
     end)
 
+    it("is told in words, whatever the object holds", function()
+        for _, phase in ipairs({ {}, 7, true }) do
+            local what, why = state.start(pod(nil, { phase = phase }))
+            assert.same({ "waiting", "its phase is unknown" }, { what, why })
+        end
+        local ended = { terminated = { exitCode = 1.5 } }
+        assert.equal("failed", stage(pod({ state = ended }, { phase = "Failed" })))
+    end)
+
     it("has failed for what waiting does not cure, of any container", function()
         for index, reason in ipairs(state.FATAL_WAITING_REASONS) do
             local waiting = { waiting = { reason = reason, message = "why" } }

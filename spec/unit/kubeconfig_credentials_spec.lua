@@ -246,6 +246,10 @@ print(config:request_options().headers.Authorization)
             local err = assert_failed("the credential plugin plugin failed with exit code 3",
                 load(exec("command: ./plugin, env: [{name: TOKEN, value: 'a%s.c'}]")):request_options())
             assert.equal("log in with *** first\n", err.detail)
+            place:program("plugin", 'echo "$*; ${2#*=}; ${3#-p}; $5" >&2\nexit 3\n')
+            err = assert_failed("exit code 3", load(exec("command: ./plugin, args: "
+                .. "[--verbose, --key=s3cr.et, -phidden, -c, 'pass word']")):request_options())
+            assert.equal("--verbose *** *** -c ***; ***; ***; ***\n", err.detail)
             for status, words in pairs({
                 ["{}"] = "neither a token nor a certificate",
                 ['{"token": ""}'] = "neither a token nor a certificate",

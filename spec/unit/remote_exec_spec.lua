@@ -327,6 +327,33 @@ describe("a command of a remote workspace", function()
         end
     end)
 
+    it("is start_failed when the first shell was refused, with its words", function()
+        local workspace = new(function(call)
+            call:write("stderr", "sh: 13: exec: sh: Argument list too long\n")
+            return { exit_code = 126 }
+        end)
+        local err = fails("start_failed", workspace:exec({ "x" }))
+        assert.is_truthy(err.message:find("Argument list too long", 1, true), err.message)
+        workspace = new(function()
+            return { exit_code = 126 }
+        end)
+        fails("transport_lost", workspace:exec({ "x" }))
+    end)
+
+    it("is lost when it has stopped the shell that would have reported its end", function()
+        local function stopped(call)
+            call:write("stderr", call:report("start 77") .. "words")
+            call:write("stdout", "so far" .. call:report("end"))
+            call:write("stderr", call:report("exit "))
+            return { exit_code = 0 }
+        end
+        local workspace = new(stopped)
+        local err = fails("transport_lost", workspace:exec({ "x" }))
+        assert.equal("so far", err.partial.stdout)
+        assert.equal("words", err.partial.stderr)
+        fails("transport_lost", workspace:read_file("x"))
+    end)
+
     it("has a result when the time was over before it began", function()
         local workspace = new(function(call)
             call:write("stdout", call:report("end"))

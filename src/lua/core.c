@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/uuid.h"
 #include "lua/args.h"
@@ -101,6 +102,13 @@ static int module_uuid(lua_State *L)
         return cv_lua_push_error(L, &err);
     }
     lua_pushstring(L, uuid);
+    return 1;
+}
+
+/* core.monotonic_ms() -> milliseconds of a clock that nobody sets */
+static int module_monotonic_ms(lua_State *L)
+{
+    lua_pushinteger(L, (lua_Integer)cv_clock_ms());
     return 1;
 }
 
@@ -521,6 +529,7 @@ static const luaL_Reg module_functions[] = {
     {"open", module_open},
     {"uuid", module_uuid},
     {"now_ms", module_now_ms},
+    {"monotonic_ms", module_monotonic_ms},
     {"is_yieldable", module_is_yieldable},
     {"in_finalizer", cv_lua_in_finalizer},
     {NULL, NULL},

@@ -6,7 +6,8 @@
 
 #if LUA_VERSION_NUM >= 504
 
-/* Before Lua 5.4.4 a collector that a finalizer stops looks like one that the program has stopped. */
+/* Before Lua 5.4.4 a collector that a finalizer stops looks like one that the program has stopped.
+ */
 static bool is_below_finalizer(lua_State *L)
 {
     lua_Debug frame;
@@ -41,7 +42,8 @@ static int nothing(lua_State *L)
     return 0;
 }
 
-/* LuaJIT stops the collector during a finalizer, as the program may have, and calls no hooks there. */
+/* LuaJIT stops the collector during a finalizer, as the program may have, and calls no hooks there.
+ */
 static bool in_finalizer(lua_State *L)
 {
     if (lua_gc(L, LUA_GCISRUNNING, 0) != 0)

@@ -4,6 +4,7 @@
 local at_most = require "chamvi.sandbox.at_most"
 local callback = require "chamvi.sandbox.callback"
 local errors = require "chamvi.sandbox.errors"
+local printed = require "chamvi.sandbox.printed"
 local task = require "chamvi.sandbox.task"
 local timer = require "chamvi.sandbox.timer"
 
@@ -24,6 +25,8 @@ local function try_to_remove(signal, transport, last)
         last.err = err
         if removed and (found or transport.created) then
             return
+        elseif removed then
+            last.err = errors.sandbox("transport_lost", "nobody knows whether it was made, and it has not come so far")
         end
         if try < CLEAN_UP_TRIES then
             task.pause(CLEAN_UP_PAUSE_MS)
@@ -42,7 +45,10 @@ function creation.clean_up(transport, what, limit_ms, on_error)
         return
     end
     local last = { err = errors.sandbox("timed_out", "the server does not answer") }
-    at_most(limit_ms, try_to_remove, transport, last)
+    local called, cause = at_most(limit_ms, try_to_remove, transport, last)
+    if called == false then
+        last.err = errors.sandbox("remove_failed", "its removal raised: " .. printed(cause), { cause = cause })
+    end
     if last.err then
         local message = ("%s of a create that failed may be left: %s"):format(what, last.err.message)
         on_error(errors.sandbox("remove_failed", message, { cause = last.err }))

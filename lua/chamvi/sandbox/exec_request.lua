@@ -18,7 +18,11 @@ local EXEC_OPTIONS = {
     on_output = options.callable,
 }
 
-local function check_argv(argv)
+--- A command as a copy.
+---@param argv any
+---@return string[]|nil
+---@return chamvi.Error? err ValidationError `invalid_argv`
+function exec_request.argv(argv)
     local function wrong(...)
         return nil, errors.validation("invalid_argv", string.format(...))
     end
@@ -80,7 +84,11 @@ local function check_timeout(timeout_ms)
     return math.min(timeout_ms, constants.EXEC_TIMEOUT_MAX_MS)
 end
 
-local function check_stdin(stdin)
+--- Checks a standard input.
+---@param stdin any
+---@return true|nil
+---@return chamvi.Error? err ValidationError `invalid_stdin`
+function exec_request.check_stdin(stdin)
     if stdin ~= nil and type(stdin) ~= "string" then
         return nil, errors.validation("invalid_stdin", ("stdin must be a string, got a %s"):format(type(stdin)))
     end
@@ -103,7 +111,7 @@ end
 function exec_request.check(argv, given)
     local request = options.check("exec", given, EXEC_OPTIONS)
     local ok, err
-    request.argv, err = check_argv(argv)
+    request.argv, err = exec_request.argv(argv)
     if not request.argv then
         return nil, err
     end
@@ -115,7 +123,7 @@ function exec_request.check(argv, given)
     if not request.timeout_ms then
         return nil, err
     end
-    ok, err = check_stdin(request.stdin)
+    ok, err = exec_request.check_stdin(request.stdin)
     if not ok then
         return nil, err
     end

@@ -59,7 +59,7 @@ local PodClient = {}
 ---@return table|nil pod as the server has it
 ---@return chamvi.Error? err SandboxError `forbidden`, `refused` (by a quota or by admission, or it is wrong),
 ---   `not_found` (the namespace), `conflict` (there is one of that name), `engine_failed`, `engine_unreachable`,
----   `transport_lost`, `timed_out`, `aborted`
+---   `transport_lost`, `timed_out`, `aborted`; ValidationError `invalid_input`: its name is none
 ---@return boolean? exists false: it certainly is not there
 function PodClient:create(pod, signal) end
 
@@ -68,14 +68,14 @@ function PodClient:create(pod, signal) end
 ---@param signal? chamvi.Signal
 ---@return table|nil pod
 ---@return chamvi.Error? err SandboxError `not_found`, `forbidden`, `engine_failed`, `engine_unreachable`,
----   `transport_lost`, `timed_out`, `aborted`
+---   `transport_lost`, `timed_out`, `aborted`; ValidationError `invalid_input`: that is no name
 function PodClient:read(name, signal) end
 
 --- Deletes a pod, without a grace period. A missing one is fine.
 ---@param name string
 ---@param signal? chamvi.Signal
 ---@return true|nil
----@return chamvi.Error? err SandboxError as of `read`
+---@return chamvi.Error? err as of `read`
 ---@return boolean? found whether it was there
 function PodClient:delete(name, signal) end
 
@@ -83,7 +83,7 @@ function PodClient:delete(name, signal) end
 ---@param selector string "key=value,key=value"
 ---@param signal? chamvi.Signal
 ---@return table[]|nil pods
----@return chamvi.Error? err SandboxError as of `read`, but for `not_found`
+---@return chamvi.Error? err SandboxError as of `read`, but for `not_found`; ValidationError `invalid_input`
 function PodClient:list(selector, signal) end
 
 ---@class chamvi.PodExecOptions
@@ -98,7 +98,8 @@ function PodClient:list(selector, signal) end
 ---@param name string of the pod
 ---@param given chamvi.PodExecOptions
 ---@return chamvi.TransportResult|nil
----@return chamvi.Error? err SandboxError `transport_lost` (the outcome is unknown), and those of `read`
+---@return chamvi.Error? err SandboxError `transport_lost` (the outcome is unknown), and those of `read`;
+---   ValidationError `invalid_argv`, `invalid_stdin`
 function PodClient:exec(name, given) end
 
 --- A client for the pods of a namespace. Contacts nothing yet.

@@ -92,11 +92,13 @@ local function run_command(self, command, signal)
     return outcome, err
 end
 
--- The error of a command that `timeout` never began; nil when it did begin.
-local function start_error(outcome, stderr)
+-- The error of a command that `timeout` never began, or whose end the shell around it did not see; nil for all others.
+local function exit_error(outcome, stderr)
     local exit = outcome.exit
     if exit.code and (outcome.started or exit.timed_out or exit.code > 128) then
         return nil
+    elseif outcome.started then
+        return errors.sandbox("transport_lost", "nobody reported how the command ended: the shell around it was stopped")
     end
     local detail = exit.words ~= "" and exit.words or stderr -- where the outer shell itself could not fork
     local words = detail:match("[^\n]+") or "the shell gave no reason"
@@ -193,8 +195,11 @@ function Remote:exec(request)
         return nil, cwd_error(outcome.wrong_cwd, request.cwd)
     end
     if outcome.exit then
-        err = start_error(outcome, stderr.collector:text())
+        err = exit_error(outcome, stderr.collector:text())
         if err then
+            if err.code == "transport_lost" then
+                note_partial(err, stdout, stderr)
+            end
             return nil, err
         end
         return new_result(outcome, stdout, stderr, self.now() - began)
@@ -239,7 +244,7 @@ local function run_script(self, argv, stdin, tries)
     if err then
         return nil, err
     end
-    err = start_error(outcome, stderr.text())
+    err = exit_error(outcome, stderr.text())
     if err then
         return nil, err
     end

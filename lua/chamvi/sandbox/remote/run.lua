@@ -108,7 +108,11 @@ local function note_return(self, code, err)
         settle_complete(self, false)
         return
     end
-    if code == 127 and not self.reported then
+    if code == 126 and not self.reported and self.has_words then
+        -- The system refused the first shell, as it does when the arguments are too long together.
+        settle(self, { exit = { code = code, timed_out = false, oom_killed = false, words = "" } })
+        return
+    elseif code == 127 and not self.reported then
         err = errors.sandbox("no_shell", "the image has no sh, which every command needs")
     elseif code then
         local missing = self.exit and "the command's output is not complete" or "nobody reported how the command ended"
@@ -156,6 +160,7 @@ function runs.new(command)
         timers = {}, -- functions that cancel them
         group = nil, -- the id of the command's process group
         reported = false, -- anything
+        has_words = false, -- on stderr
         exit = nil,
         wrong_cwd = nil,
         output_ended = false,
@@ -167,7 +172,10 @@ function runs.new(command)
     end
     self.filters = {
         stdout = filters.new(self.mark, until_settled(self, command.on_stdout), on_report),
-        stderr = filters.new(self.mark, until_settled(self, command.on_stderr), on_report),
+        stderr = filters.new(self.mark, until_settled(self, function(bytes, run)
+            self.has_words = true
+            command.on_stderr(bytes, run)
+        end), on_report),
     }
     return self
 end
