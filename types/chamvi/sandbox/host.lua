@@ -30,7 +30,10 @@ function Future:subscribe(wake) end
 ---   its `on_output` is called, what `spawn` starts can join the same `run`
 ---@field serve? fun() called when an operation begins, maybe with nobody waiting for it: from here on the host's own
 ---   loop has to run the core until `idle` of chamvi.sandbox.loop says that nothing is under way. Must not wait
----@field forbids_waiting? fun(): string|nil what the caller is in, when nothing may wait there, for an error's message
+---@field forbids_waiting? fun(): string|nil, boolean? what the caller is in, when nothing may wait there, for the
+---   message of an error; true: nor can a task be spawned there
+---@field guard? fun(ended: fun()): fun() for the task that calls: has `ended()`, which must not wait, called when the
+---   host has ended the task, unless the function that it returns was called before
 ---@field log? fun(line: string) where failures go that nobody waits for; default: stderr
 
 --- Picks the host. To be called before anything waits or spawns: tasks stay with the host that they began in.
