@@ -86,7 +86,8 @@ local function exit_error(outcome, stderr)
     if exit.code and (outcome.started or exit.timed_out or exit.code > 128) then
         return nil
     elseif outcome.started then
-        return errors.sandbox("transport_lost", "nobody reported how the command ended: the shell around it was stopped")
+        local message = "nobody reported how the command ended: the shell around it was stopped"
+        return errors.sandbox("transport_lost", message)
     end
     local detail = exit.words ~= "" and exit.words or stderr -- where the outer shell itself could not fork
     local words = detail:match("[^\n]+") or "the shell gave no reason"
