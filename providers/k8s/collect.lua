@@ -13,7 +13,8 @@ end
 local function is_expired(metadata, now)
     local labels = type(metadata.labels) == "table" and metadata.labels or {}
     local annotations = type(metadata.annotations) == "table" and metadata.annotations or {}
-    local expires_at = tonumber(annotations[constants.EXPIRES_AT_KEY] or "")
+    local text = annotations[constants.EXPIRES_AT_KEY]
+    local expires_at = type(text) == "string" and text:find("^%d+$") and tonumber(text) or nil
     return labels[constants.WORKSPACE_LABEL] ~= nil and expires_at ~= nil and expires_at <= now
 end
 

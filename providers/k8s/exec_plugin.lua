@@ -2,6 +2,7 @@
 -- v1beta1. Run without a terminal and without standard input, so that `interactiveMode: Always` is refused.
 
 local base64 = require "chamvi.sandbox.base64"
+local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 local native = require "chamvi.sandbox.core"
 local program = require "chamvi.sandbox.program"
@@ -108,8 +109,12 @@ local function of_type(value, expected)
     return type(value) == expected and value ~= "" and value or nil
 end
 
-local function read(exec, name, stdout)
-    local answer = native.json_decode(stdout)
+local function read(exec, name, result)
+    if result.stdout_truncated then
+        return nil, failed(("the credential plugin %s printed more than %d bytes"):format(name,
+            constants.OUTPUT_MAX_BYTES))
+    end
+    local answer = native.json_decode(result.stdout)
     if type(answer) ~= "table" or answer.kind ~= "ExecCredential" then
         return nil, failed(("the credential plugin %s printed no ExecCredential"):format(name))
     elseif answer.apiVersion ~= exec.apiVersion then
@@ -123,6 +128,8 @@ local function read(exec, name, stdout)
     }
     if not credential.token and not credential.cert then
         return nil, failed(("the credential plugin %s gave neither a token nor a certificate"):format(name))
+    elseif credential.token and credential.token:find("%c") then
+        return nil, failed(("the credential plugin %s gave a token with control characters"):format(name))
     elseif (credential.cert == nil) ~= (credential.key == nil) then
         return nil, failed(("the credential plugin %s gave a certificate without its key, or a key alone"):format(name))
     end
@@ -181,7 +188,7 @@ function exec_plugin.run(exec, cluster, signal)
         return nil, failed(("the credential plugin %s failed with exit code %d"):format(name, result.exit_code),
             without_secrets(exec, result.stderr))
     end
-    return read(exec, name, result.stdout)
+    return read(exec, name, result)
 end
 
 return exec_plugin

@@ -76,6 +76,9 @@ local function file_token(state)
     local name = state.user.token_file
     local content, why = kubeconfig_file.read_bytes(name, TOKEN_MAX_BYTES)
     local token = content and content:gsub("^%s+", ""):gsub("%s+$", "")
+    if token and token:find("%c") then
+        token, why = nil, name .. " holds control characters"
+    end
     if token and token ~= "" then
         state.last_token = token
         return token

@@ -97,6 +97,16 @@ local function pem(entry, name)
     return true
 end
 
+-- Whether the port in "host:port" can be one.
+local function has_port(authority)
+    local host, port = authority:match("^(%b[]):?(.*)$")
+    if not host then
+        host, port = authority:match("^([^:]*):?(.*)$")
+    end
+    return host ~= "" and (port == "" or port:find("^%d%d?%d?%d?%d?$") ~= nil and tonumber(port) >= 1
+        and tonumber(port) <= 65535)
+end
+
 -- As client-go completes a server without a scheme.
 local function server_url(cluster, has_tls)
     local server = cluster.server
@@ -115,6 +125,9 @@ local function server_url(cluster, has_tls)
         return wrong(cluster, ".server must be an https or http URL")
     elseif rest:match("^[^/]*"):find("@", 1, true) or rest:find("[?#%c ]") then
         return wrong(cluster, ".server must have no user name, query or fragment")
+    end
+    if not has_port(rest:match("^[^/]*")) then
+        return wrong(cluster, ".server must have a host, and a port from 1 to 65535 if any")
     end
     return (scheme .. "://" .. rest:gsub("/+$", ""))
 end
@@ -195,6 +208,14 @@ local function check_user(user)
     local what = user.exec and exec_plugin.wrong(user.exec)
     if what then
         return wrong(user, ".exec" .. what)
+    end
+    for _, name in ipairs({ "token", "as", "as-uid" }) do
+        if user[name] and user[name]:find("%c") then
+            return wrong(user, (".%s has control characters"):format(name))
+        end
+    end
+    if ((user["as-groups"] or {})[1] or ""):find("%c") then
+        return wrong(user, ".as-groups has control characters")
     end
     local headers, err = impersonation(user)
     if not headers then

@@ -380,9 +380,9 @@ current-context: spec
     end)
 
     it("looks again when a look at the pod, or its deletion, gets no answer", function()
-        limits.READ = 300
+        limits.REQUEST, limits.READ = 1000, 1000
         for _, method in ipairs({ "GET", "DELETE" }) do
-            server:order({ rules = { { method = method, path = "/pods/", times = 1, delay_ms = 1500 } } })
+            server:order({ rules = { { method = method, path = "/pods/", times = 1, delay_ms = 2500 } } })
             works()
         end
     end)

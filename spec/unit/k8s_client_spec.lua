@@ -229,6 +229,10 @@ describe("a client of the user's own", function()
                     local annotations = { ["chamvi.dev/expires-at"] = "1" }
                     table.insert(pods, { metadata = { name = name, labels = LABELS, annotations = annotations } })
                 end
+                for _, text in ipairs({ "0x10", " 1", "-inf", "1e3", 5, "" }) do
+                    local annotations = { ["chamvi.dev/expires-at"] = text }
+                    table.insert(pods, { metadata = { name = "no-time", labels = LABELS, annotations = annotations } })
+                end
                 return pods
             end,
             delete = function(_, name)

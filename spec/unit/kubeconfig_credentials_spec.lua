@@ -63,6 +63,8 @@ describe("the credentials of a kubeconfig", function()
             assert_failed("token: No such file", load("tokenFile: token"):request_options())
             place:write("token", "")
             assert_failed("token is empty", load("tokenFile: token"):request_options())
+            place:write("token", "first\nsecond")
+            assert_failed("token holds control characters", load("tokenFile: token"):request_options())
             place:write("token", ("x"):rep(65537))
             assert_failed("longer than 65536 bytes", load("tokenFile: token"):request_options())
         end)
@@ -235,6 +237,12 @@ print(config:request_options().headers.Authorization)
                 scratch.shell(("CLOUD_VARIABLE=cloud %s %s"):format(programs.LUA, program)))
         end)
 
+        it("fail when they print too much", function()
+            place:program("plugin", "head -c 70000 /dev/zero | tr '\\0' x\n")
+            assert_failed("the credential plugin plugin printed more than 65536 bytes",
+                load(exec("command: ./plugin")):request_options())
+        end)
+
         it("are found on PATH, or not, with the hint", function()
             assert_failed("nonexistent-plugin was not found: get it there",
                 load(exec("command: nonexistent-plugin, installHint: get it there")):request_options())
@@ -258,6 +266,7 @@ print(config:request_options().headers.Authorization)
                 ['{"clientCertificateData": "x"}'] = "a certificate without its key",
                 ['{"token": "t", "clientKeyData": "x"}'] = "or a key alone",
                 ['{"token": "stdout-secret", "expirationTimestamp": "soon"}'] = "expirationTimestamp that is no time",
+                ['{"token": "stdout-secret\\n"}'] = "a token with control characters",
                 ["stdout-secret"] = "printed no ExecCredential",
             }) do
                 plugin(status)

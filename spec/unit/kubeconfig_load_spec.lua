@@ -283,6 +283,7 @@ users:
         it("servers and proxies as client-go does", function()
             for given, expected in pairs({
                 ["https://h:1/prefix/"] = "https://h:1/prefix", ["HTTP://h"] = "http://h", ["h:1"] = "http://h:1",
+                ["https://[::1]:65535"] = "https://[::1]:65535", ["https://[::1]"] = "https://[::1]",
             }) do
                 assert.equal(expected, assert(load("", ("server: %q"):format(given))).server)
             end
@@ -325,6 +326,9 @@ users:
             ["as: secret, as-groups: [secret, secret]"] = "several as-groups, which are not supported",
             ["as: secret, as-user-extra: {secret: [secret]}"] = "as-user-extra or several",
             ["as-groups: secret"] = "users[1].user.as-groups must be a list",
+            ['token: "secret\\nsecret"'] = "users[1].user.token has control characters",
+            ['as: "secret\\x01"'] = "users[1].user.as has control characters",
+            ['as: secret, as-groups: ["secret\\r"]'] = ".as-groups has control characters",
             ["exec: secret"] = "users[1].user.exec must be a map",
             ["exec: {args: [secret, 1]}"] = "users[1].user.exec.args[2] must be a string",
             ["exec: {env: [{name: VAR, value: {}}]}"] = "users[1].user.exec.env[1].value must be a string",
@@ -349,6 +353,11 @@ users:
             ["server: 'ftp://secret'"] = ".server must be an https or http URL",
             ["server: 'https://user:secret@host'"] = ".server must have no user name",
             ["server: 'https://host?secret'"] = ".server must have no user name, query",
+            ["server: 'https://secret:0'"] = "clusters[1].cluster.server must have a host, and a port",
+            ["server: 'https://secret:65536'"] = ".server must have a host, and a port",
+            ["server: 'secret:http'"] = ".server must have a host, and a port",
+            ["server: 'https://[::1]:99999'"] = ".server must have a host, and a port",
+            ["server: 'https://:1'"] = ".server must have a host, and a port",
             ["server: 'host/secret'"] = ".server must be a URL, or host:port",
             ["insecure-skip-tls-verify: 'true'"] = ".insecure-skip-tls-verify must be a boolean",
             ["insecure-skip-tls-verify: true, certificate-authority: nopem"] = "no PEM",
