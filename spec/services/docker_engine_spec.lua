@@ -209,9 +209,9 @@ describe("scripts/services", function()
     end
 
     it("says in one line what it does not know", function()
-        assert.equal("scripts/services: no service 'nginx'; there are docker, docker-tls, podman and registry\n"
+        assert.equal("scripts/services: no service 'nginx'; there are docker, docker-tls, podman, registry and k8s\n"
             .. "status 1\n", fails("scripts/services nginx"))
-        assert.equal("scripts/services: no 'begin'; there are env, start and stop\nstatus 1\n",
+        assert.equal("scripts/services: no 'begin'; there are env, start, build and stop\nstatus 1\n",
             fails("scripts/services docker begin"))
     end)
 

@@ -118,6 +118,7 @@ describe("the credentials of a pull", function()
 
     it("leave nothing behind, also of a helper that hangs", function()
         helper("hangs", "echo $$ >" .. folder .. "/pid; sleep 600")
+        scratch.shell("touch " .. folder .. "/begin")
         local signal = sandbox.signal()
         sandbox.run(function()
             local job = sandbox.spawn(find, "r.example", '{"credsStore":"hangs"}', nil, signal)
@@ -135,11 +136,11 @@ describe("the credentials of a pull", function()
         local pid = tonumber((scratch.read(folder .. "/pid")))
         assert.is_false(scratch.is_alive(pid))
         -- Those of other programs go soon as well.
-        scratch.shell([[
-            for folder in $(ls -d /tmp/chamvi-program-* 2>/dev/null); do
+        scratch.shell(([[
+            for made in $(find /tmp -maxdepth 1 -name 'chamvi-program-*' -newer %s/begin); do
                 n=0
-                while [ -e $folder ]; do n=$((n + 1)); [ $n -lt 200 ] || exit 1; sleep 0.1; done
+                while [ -e $made ]; do n=$((n + 1)); [ $n -lt 200 ] || exit 1; sleep 0.1; done
             done
-        ]])
+        ]]):format(folder))
     end)
 end)

@@ -66,7 +66,8 @@ describe("the definitions #unsanitized", function()
         end)
 
         it("a host adapter", function()
-            local given = { serve = print, forbids_waiting = print, log = print } -- what an adapter may have
+            -- What an adapter may have.
+            local given = { serve = print, forbids_waiting = print, guard = print, log = print }
             for name, fn in pairs(host.current()) do
                 given[name] = fn
             end
