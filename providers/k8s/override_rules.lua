@@ -38,7 +38,6 @@ local CONTAINER = {
     securityContext = SECURITY,
     command = MAIN_PROGRAM,
     args = MAIN_PROGRAM,
-    lifecycle = "would run programs in the workspaces",
     restartPolicy = IDENTITY,
     restartPolicyRules = IDENTITY,
     image = "is the option `image`",

@@ -79,6 +79,17 @@ docker_target.each(busted, { "docker", "podman" }, "creates", function(target)
         }, { (table.unpack or unpack)(steps(), 1, 5) })
     end)
 
+    -- Nothing is left; but where the request for the container got no answer, nobody can know that.
+    local function check_complaints(step, act)
+        local unknown = table.remove(complaints)
+        if unknown and step == "POST /containers/create" then
+            assert.matches("nobody knows whether it was made, and it has not come so far$", unknown.message)
+            unknown = nil
+        end
+        assert.is_nil(unknown, step .. ", " .. act)
+        assert.same({}, complaints, step .. ", " .. act)
+    end
+
     it("leave nothing when the connection is cut at any step", function()
         for _, step in ipairs(steps()) do
             for _, act in ipairs({ "drop", "lose" }) do
@@ -91,7 +102,7 @@ docker_target.each(busted, { "docker", "podman" }, "creates", function(target)
                     fails("create_failed engine_unreachable image_unavailable checkout_failed", workspace, err)
                 end
                 assert.same({}, target.left(), step .. ", " .. act)
-                assert.same({}, complaints, step .. ", " .. act)
+                check_complaints(step, act)
             end
         end
     end)
@@ -121,7 +132,7 @@ docker_target.each(busted, { "docker", "podman" }, "creates", function(target)
                 proxy:set({ { match = pattern(step), act = act } })
                 fails("create_failed engine_unreachable", create())
                 assert.same({}, target.left(), step .. ", " .. act)
-                assert.same({}, complaints, step .. ", " .. act)
+                check_complaints(step, act)
             end
         end
     end)

@@ -27,13 +27,28 @@ static bool in_finalizer(lua_State *L)
 
 #else
 
-static _Thread_local bool hook_ran;
+static char hook_ran; /* its address: the key in the registry */
+
+static void note(lua_State *L, bool ran)
+{
+    lua_pushlightuserdata(L, &hook_ran);
+    lua_pushboolean(L, ran);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+}
 
 static void note_hook(lua_State *L, lua_Debug *event)
 {
-    (void)L;
     (void)event;
-    hook_ran = true;
+    note(L, true);
+}
+
+static bool has_run(lua_State *L)
+{
+    lua_pushlightuserdata(L, &hook_ran);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    bool ran = lua_toboolean(L, -1) != 0;
+    lua_pop(L, 1);
+    return ran;
 }
 
 static int nothing(lua_State *L)
@@ -50,12 +65,12 @@ static bool in_finalizer(lua_State *L)
         return false;
     lua_Hook hook = lua_gethook(L);
     const int mask = lua_gethookmask(L), count = lua_gethookcount(L);
-    hook_ran = false;
+    note(L, false);
     lua_sethook(L, note_hook, LUA_MASKCALL, 0);
     lua_pushcfunction(L, nothing);
     lua_call(L, 0, 0);
     lua_sethook(L, hook, mask, count);
-    return !hook_ran;
+    return !has_run(L);
 }
 
 #endif
