@@ -89,7 +89,7 @@ local function is_job(thread)
     return thread ~= nil and jobs[thread] ~= nil
 end
 
---- Whether the caller is a job.
+--- Whether the caller is a job itself, not a coroutine that one has made.
 ---@return boolean
 function task.in_job()
     return is_job(coroutine.running())
@@ -98,14 +98,14 @@ end
 -- The callback that the caller is inside of, if any, and that may not wait; a job may that began in one.
 local function forbids_waiting()
     local inside = callback.current()
-    return inside and (not is_job(coroutine.running()) or native.in_finalizer()) and inside
+    return inside and (not task.in_job() or native.in_finalizer()) and inside
 end
 
 --- Raises unless the caller may wait here. To be called before anything is started.
 ---@param what string the function that would wait
 function task.check_may_wait(what)
     local inside, alone = forbids_waiting(), false
-    if not inside and not is_job(coroutine.running()) then
+    if not inside and not task.in_job() then
         local adapter = host.current()
         if adapter.forbids_waiting then
             inside, alone = adapter.forbids_waiting()
@@ -121,7 +121,7 @@ end
 --- coroutine is closed or a C function has called it.
 ---@return boolean
 function task.can_wait()
-    if is_job(coroutine.running()) then
+    if task.in_job() then
         return compat.is_yieldable()
     end
     return not callback.current() and host.current().can_wait()
@@ -156,12 +156,6 @@ function task.wait(future)
         error(results[1], 0)
     end
     return compat.unpack(results, 1, results.n)
-end
-
---- Whether the caller is a job itself, not a coroutine that one has made.
----@return boolean
-function task.in_job()
-    return is_job(coroutine.running())
 end
 
 --- The task that calls, or whose callback does, for `call_for` of chamvi.sandbox.callback.

@@ -9,7 +9,7 @@ local luv_loop = require "chamvi.sandbox.host.luv_loop"
 local scheduler = require "chamvi.sandbox.host.scheduler"
 local uv = require "luv"
 
-local tasks, watched
+local adapter, run_tasks, watched
 
 -- A loop can't run inside itself; callbacks run in the main coroutine, under which the caller must not stand.
 local function can_run_loop()
@@ -33,22 +33,13 @@ local function turn(_, at_once)
 end
 
 watched = luv_loop.new(uv, function()
-    tasks.turn(watched.pump)
+    run_tasks(watched.pump)
 end)
-tasks = scheduler.new({ turn = turn, wake = watched.soon })
+adapter, run_tasks = scheduler.new({ turn = turn, wake = watched.soon })
+adapter.serve = watched.serve
 
-return {
-    running = function()
-        return uv.loop_mode() ~= nil
-    end,
-    serve = watched.serve,
-    wait = tasks.wait,
-    can_wait = tasks.can_wait,
-    owner = tasks.owner,
-    run = tasks.run,
-    spawn = tasks.spawn,
-    all = tasks.all,
-    sleep = tasks.sleep,
-    async = tasks.async,
-    loop = tasks.loop,
-}
+function adapter.running()
+    return uv.loop_mode() ~= nil
+end
+
+return adapter

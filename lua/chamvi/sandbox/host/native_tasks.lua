@@ -73,26 +73,6 @@ local function turn_for(future, is_gone)
     return turn
 end
 
--- A future that is done when all the tasks have ended; apart from the wait, too.
-local function end_of(tasks)
-    local left, all_ended = #tasks + 1, jobs.future()
-    local function ended()
-        left = left - 1
-        if left == 0 then
-            all_ended:set()
-        end
-    end
-    for _, task in ipairs(tasks) do
-        if task.done then
-            ended()
-        else
-            task.ended:subscribe(ended)
-        end
-    end
-    ended() -- of none is done at once
-    return all_ended
-end
-
 --- Makes the functions of an adapter, all but its own.
 ---@param host chamvi.NativeHost
 ---@return chamvi.HostAdapter
@@ -258,15 +238,11 @@ function native_tasks.adapter(host)
             task.joined = true
             children[index] = task
         end
-        local all_ended = end_of(children)
+        local all_ended = scopes.end_of(children)
         if not all_ended.done then
             park(key, all_ended, children)
         end
-        local results = {}
-        for index, task in ipairs(children) do
-            results[index] = task.results
-        end
-        return results
+        return scopes.outcomes(children)
     end
 
     function adapter.async(fn, done)

@@ -7,7 +7,7 @@ local scheduler = require "chamvi.sandbox.host.scheduler"
 
 local WAIT_MS = 200 -- vim.wait looks after each event, but for Ctrl-C only at its end
 
-local tasks, watched
+local adapter, run_tasks, watched
 local scheduled = false -- whether a step is
 local prepared = false -- for the end of the editor
 
@@ -31,7 +31,7 @@ local function schedule_step()
     vim.schedule(function()
         scheduled = false
         watched.serve() -- first, since the tasks may block
-        tasks.turn(watched.pump)
+        run_tasks(watched.pump)
     end)
 end
 
@@ -57,9 +57,9 @@ local function look_out_for_the_end()
 end
 
 watched = luv_loop.new(vim.loop, schedule_step)
-tasks = scheduler.new({ turn = turn, wake = watched.soon, begins_later = vim.in_fast_event })
+adapter, run_tasks = scheduler.new({ turn = turn, wake = watched.soon, begins_later = vim.in_fast_event })
 
-local own_loop = tasks.loop()
+local own_loop = adapter.loop()
 local step = own_loop.step
 
 -- The tasks that it runs may use the editor.
@@ -70,34 +70,32 @@ function own_loop.step(self, timeout_ms)
     return step(self, timeout_ms)
 end
 
-return {
-    running = function()
-        return true
-    end,
-    forbids_waiting = function()
-        return vim.in_fast_event() and "a callback of vim.loop" or nil
-    end,
-    -- What is written to stderr would spoil the screen.
-    log = function(line)
-        vim.schedule(function()
-            vim.notify(line, vim.log.levels.ERROR)
-        end)
-    end,
-    serve = function()
-        look_out_for_the_end()
-        if not scheduled then
-            watched.serve()
-        end
-    end,
-    wait = tasks.wait,
-    can_wait = function()
-        return not vim.in_fast_event() and tasks.can_wait()
-    end,
-    owner = tasks.owner,
-    run = tasks.run,
-    spawn = tasks.spawn,
-    all = tasks.all,
-    sleep = tasks.sleep,
-    async = tasks.async,
-    loop = tasks.loop,
-}
+function adapter.running()
+    return true
+end
+
+function adapter.forbids_waiting()
+    return vim.in_fast_event() and "a callback of vim.loop" or nil
+end
+
+-- What is written to stderr would spoil the screen.
+function adapter.log(line)
+    vim.schedule(function()
+        vim.notify(line, vim.log.levels.ERROR)
+    end)
+end
+
+function adapter.serve()
+    look_out_for_the_end()
+    if not scheduled then
+        watched.serve()
+    end
+end
+
+local can_wait = adapter.can_wait
+
+function adapter.can_wait()
+    return not vim.in_fast_event() and can_wait()
+end
+
+return adapter

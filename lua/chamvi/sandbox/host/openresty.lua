@@ -64,7 +64,7 @@ local function key_of(thread)
 end
 
 -- What hinders the caller from waiting, or nil.
-local function hindrance()
+function host.forbids_waiting()
     if scheduler.in_task() and compat.is_yieldable() then
         return nil
     end
@@ -80,7 +80,7 @@ local function hindrance()
 end
 
 function host.current()
-    return not scheduler.in_task() and not hindrance() and key_of(coroutine.running()) or nil
+    return not scheduler.in_task() and not host.forbids_waiting() and key_of(coroutine.running()) or nil
 end
 
 -- Has `fn()` called by a timer. Outside of requests ngx.timer.at raises.
@@ -97,13 +97,12 @@ local watch
 -- nginx may drop the timer of a task without a word: then it gets another one, until it has begun.
 local function begin(body)
     bodies[body] = ngx.now()
-    local made, err = by_timer(function()
+    return by_timer(function()
         if bodies[body] then
             bodies[body] = nil
             body()
         end
     end)
-    return made, err
 end
 
 function host.start(body)
@@ -164,7 +163,7 @@ local function connect(core)
     return line
 end
 
-local adapter, sweep
+local sweep
 
 -- What nginx has ended or dropped meanwhile.
 local function look_around()
@@ -350,19 +349,19 @@ function host.park(turn)
     key.wait, parked = nil, math.max(parked - 1, 0)
 end
 
+local adapter
 adapter, sweep = native_tasks.adapter(host)
 
-adapter.forbids_waiting = hindrance
 adapter.log = log
 
 function adapter.can_wait()
-    return not hindrance()
+    return not host.forbids_waiting()
 end
 
 local wait = adapter.wait
 
 function adapter.wait(future)
-    local inside = hindrance()
+    local inside = host.forbids_waiting()
     if inside then
         error(("chamvi.sandbox: %s must not wait: use sandbox.spawn there"):format(inside), 0)
     end

@@ -361,37 +361,25 @@ function Scheduler:all(functions)
     local caller = yieldable()
     local scope, outer = place(self)
     local driver = caller and outer or nested_driver(self)
-    local started, left, all_ended = {}, #functions, jobs.future()
+    local started = {}
     for index = 1, #functions do
         local task = new_task(scope, driver, functions[index], compat.pack())
         task.joined = true
-        task.ended:subscribe(function()
-            left = left - 1
-            if left == 0 then
-                all_ended:set()
-            end
-        end)
         started[index] = task
     end
-    if #functions > 0 then
-        if caller then
-            park(caller, all_ended, started)
-        else
-            local ok, err = pcall(drive, driver, outer, all_ended)
-            if not ok then
-                for _, task in ipairs(started) do
-                    scopes.disown(task)
-                end
-                error(err, 0)
+    local all_ended = scopes.end_of(started)
+    if caller and not all_ended.done then
+        park(caller, all_ended, started)
+    elseif not all_ended.done then
+        local ok, err = pcall(drive, driver, outer, all_ended)
+        if not ok then
+            for _, task in ipairs(started) do
+                scopes.disown(task)
             end
+            error(err, 0)
         end
     end
-
-    local results = {}
-    for index, task in ipairs(started) do
-        results[index] = task.results
-    end
-    return results
+    return scopes.outcomes(started)
 end
 
 --- Waits.
@@ -420,10 +408,8 @@ function Scheduler:loop()
     return self._loop
 end
 
---- Runs the core and then, unless they are being run, the tasks of the program that can go on. To be called by the
---- host's loop.
----@param pump fun() runs the core without waiting
-function Scheduler:turn(pump)
+-- Runs the core and then, unless they are being run, the tasks of the program that can go on.
+local function turn(self, pump)
     if active then
         pump()
     else
@@ -434,7 +420,7 @@ function Scheduler:turn(pump)
     end
 end
 
-local FUNCTIONS = { "wait", "can_wait", "owner", "run", "spawn", "all", "sleep", "async", "loop", "turn" }
+local FUNCTIONS = { "wait", "can_wait", "owner", "run", "spawn", "all", "sleep", "async", "loop" }
 
 local scheduler = {}
 
@@ -450,9 +436,11 @@ function scheduler.in_task()
     return current() ~= nil
 end
 
---- The functions of a host adapter, and `turn`, none of which takes the scheduler as an argument.
+--- A host adapter, which the host may add to.
 ---@param means chamvi.SchedulerMeans
----@return table<string, function>
+---@return chamvi.HostAdapter
+---@return fun(pump: fun()) turn for the host's loop: runs the core by `pump()`, which must not wait, and then, unless
+---   they are being run, the tasks of the program that can go on
 function scheduler.new(means)
     local program = new_driver(means, not means.wake)
     local self = setmetatable({
@@ -472,14 +460,16 @@ function scheduler.new(means)
             end,
         }),
     }, Scheduler)
-    local functions = {}
+    local adapter = {}
     for _, name in ipairs(FUNCTIONS) do
         local method = Scheduler[name]
-        functions[name] = function(...)
+        adapter[name] = function(...)
             return method(self, ...)
         end
     end
-    return functions
+    return adapter, function(pump)
+        turn(self, pump)
+    end
 end
 
 return scheduler

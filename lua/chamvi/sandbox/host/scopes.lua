@@ -130,6 +130,39 @@ function scopes.call(finish, task, fn, arguments)
     end, on_error))
 end
 
+--- A future that is done when all the tasks have ended.
+---@param tasks table[]
+---@return chamvi.Future
+function scopes.end_of(tasks)
+    local left, all_ended = #tasks + 1, jobs.future()
+    local function ended()
+        left = left - 1
+        if left == 0 then
+            all_ended:set()
+        end
+    end
+    for _, task in ipairs(tasks) do
+        if task.done then
+            ended()
+        else
+            task.ended:subscribe(ended)
+        end
+    end
+    ended() -- of none is done at once
+    return all_ended
+end
+
+--- What `all` gives for tasks that have ended.
+---@param tasks table[]
+---@return table[]
+function scopes.outcomes(tasks)
+    local outcomes = {}
+    for index, task in ipairs(tasks) do
+        outcomes[index] = task.results
+    end
+    return outcomes
+end
+
 --- Whether the task is the other one, or waits for it, directly or not.
 ---@return boolean
 function scopes.depends_on(task, other)
