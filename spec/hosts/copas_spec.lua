@@ -42,12 +42,6 @@ local CASES = {
     },
 }
 
-local FORKED = {
-    case = "forked",
-    says = "what waits in a forked child is told that it can't",
-    prints = "child: false SandboxError: used in a forked process: start anew in the child\nparent: true true\n",
-}
-
 for _, abi in ipairs({ "lua5.4", "luajit" }) do
     local function command(program, arguments)
         return ("%s; %sulimit -n 4096; exec %s spec/hosts/support/%s %s"):format(hosts.settings(abi), PATHS[abi], abi,
@@ -64,7 +58,7 @@ for _, abi in ipairs({ "lua5.4", "luajit" }) do
         end
         cases.describe({ it = it }, case_command, CASES)
         if abi == "luajit" then
-            cases.describe({ it = it }, case_command, { FORKED })
+            cases.describe({ it = it }, case_command, { cases.FORKED })
         end
     end)
 end

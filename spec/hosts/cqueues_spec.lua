@@ -35,12 +35,6 @@ local CASES = {
     },
 }
 
-local FORKED = {
-    case = "forked",
-    says = "what waits in a forked child is told that it can't",
-    prints = "child: false SandboxError: used in a forked process: start anew in the child\nparent: true true\n",
-}
-
 for _, abi in ipairs({ "lua5.4", "luajit" }) do
     local function command(program, arguments)
         return ("%s; exec %s spec/hosts/support/%s %s"):format(hosts.settings(abi), abi, program, arguments)
@@ -56,7 +50,7 @@ for _, abi in ipairs({ "lua5.4", "luajit" }) do
         end
         cases.describe({ it = it }, case_command, CASES)
         if abi == "luajit" then
-            cases.describe({ it = it }, case_command, { FORKED })
+            cases.describe({ it = it }, case_command, { cases.FORKED })
         end
     end)
 end

@@ -6,6 +6,7 @@ local node_server = require "spec.support.node_server"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 local websocket = require "chamvi.sandbox.websocket"
+local turns_during = require "spec.support.turns"
 
 local V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 
@@ -279,20 +280,12 @@ describe("websocket #unsanitized", function()
 
     it("lets others have their turn while a quick server takes all that we write", function()
         local socket = assert(websocket.open(at("raw", "mute")))
-        sandbox.run(function()
-            local turns, writing = 0, true
-            sandbox.spawn(function()
-                while writing do
-                    sandbox.sleep(0)
-                    turns = turns + 1
-                end
-            end)
+        local turns = turns_during(function()
             for _ = 1, 2000 do
                 assert(socket:write(("x"):rep(1000)))
             end
-            writing = false
-            assert.is_true(turns >= 4, turns)
         end)
+        assert.is_true(turns >= 4, turns)
         socket:cut()
     end)
 

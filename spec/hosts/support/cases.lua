@@ -7,6 +7,13 @@ local BOUND_S = 60 -- for a host that hangs; a case takes less than a second
 
 local cases = {}
 
+--- One that hosts with tasks of their own share. Only LuaJIT has an FFI to fork with.
+cases.FORKED = {
+    case = "forked",
+    says = "what waits in a forked child is told that it can't",
+    prints = "child: false SandboxError: used in a forked process: start anew in the child\nparent: true true\n",
+}
+
 --- Writes the program of a section of the README into a file.
 ---@param heading string
 ---@param path string

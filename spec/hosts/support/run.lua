@@ -13,27 +13,7 @@ local behaviours = require "spec.hosts.behaviours"
 local clock = require "chamvi.sandbox.core"
 local local_sandbox = require "chamvi.sandbox.local"
 local sandbox = require "chamvi.sandbox"
-
--- What is written meanwhile. Not spec.support.stderr, since `fn` may yield.
--- luacheck: globals io.stderr
-local function written_to_stderr(fn)
-    local original, written = io.stderr, {}
-    io.stderr = {
-        write = function(_, ...)
-            table.insert(written, table.concat({ ... }))
-        end,
-    }
-    local ok, err = pcall(fn)
-    io.stderr = original
-    if not ok then
-        error(err, 0)
-    end
-    local lines = {}
-    for line in table.concat(written):gmatch("[^\n]+") do
-        table.insert(lines, line)
-    end
-    return lines
-end
+local written_to_stderr = require "spec.support.stderr"
 
 local function exists(path)
     local file = io.open(path, "rb")
