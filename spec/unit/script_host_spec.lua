@@ -41,7 +41,7 @@ describe("a script's tasks", function()
         it("wait side by side", function()
             local order = {}
             sandbox.run(function()
-                for index, ms in ipairs({ 30, 10, 20 }) do
+                for index, ms in ipairs({ 300, 100, 200 }) do
                     sandbox.spawn(function()
                         sandbox.sleep(ms)
                         table.insert(order, index)
