@@ -30,10 +30,10 @@ local function sweep(engine, found, key, delete, now, sums)
     for _, one in ipairs(type(found) == "table" and found or {}) do
         if is_expired(one, now) and type(one[key]) == "string" then
             local removed, err = delete(engine, one[key])
-            if removed == "removed" then
-                sums.count = sums.count + 1
-            elseif not removed then
+            if not removed then
                 table.insert(sums.failures, ("%s: %s"):format(one[key], err.message))
+            elseif removed ~= "missing" then
+                sums.count = sums.count + 1
             end
         end
     end

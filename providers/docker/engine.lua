@@ -230,13 +230,13 @@ end
 ---@return any value nil when the time is over
 ---@return any err
 function engines.poll(limit_ms, look)
-    local pause_ms, spent_ms = 5, 0
+    local pause_ms, over_at = 5, native.monotonic_ms() + limit_ms
     while true do
         local value, err = look()
         if value ~= nil or err ~= nil then
             return value, err
         end
-        if spent_ms >= limit_ms then
+        if native.monotonic_ms() >= over_at then
             return nil
         end
         local slept
@@ -244,7 +244,6 @@ function engines.poll(limit_ms, look)
         if not slept then
             return nil, err
         end
-        spent_ms = spent_ms + pause_ms
         pause_ms = math.min(pause_ms * 2, 500)
     end
 end

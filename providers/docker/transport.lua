@@ -228,14 +228,15 @@ function Transport:remove(signal)
     if not removed then
         return nil, err
     end
-    if removed == "missing" and self.volume then
+    local found = removed ~= "missing"
+    if removed ~= "removed" and self.volume then
         -- Whoever removed the container may have left it.
         removed, err = remove.volume(self.engine, self.volume, signal)
         if not removed then
             return nil, err
         end
     end
-    return true, nil, removed == "removed"
+    return true, nil, found
 end
 
 return transports

@@ -178,7 +178,7 @@ docker_target.each(busted, { "docker", "podman" }, "creates", function(target)
     end)
 
     it("tell on_error what they could not remove", function()
-        limits.CLEAN_UP = 1500
+        limits.CLEAN_UP, limits.BUSY = 1500, 100
         for _, rule in ipairs({
             { match = "^DELETE", act = "answer", status = 500, body = '{"message":"device busy"}' },
             { match = "^DELETE", act = "hang" },

@@ -2,6 +2,7 @@
 
 local docker_target = require "spec.support.docker_target"
 local engine_proxy = require "spec.support.engine_proxy"
+local limits = require "chamvi.sandbox.docker.limits"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 
@@ -11,6 +12,11 @@ local busted = { describe = describe, it = it, after_each = after_each, teardown
 
 docker_target.each(busted, { "docker", "podman" }, "containers", function(target)
     local engine = target.engine
+    local busy_ms = limits.BUSY
+
+    after_each(function()
+        limits.BUSY = busy_ms
+    end)
 
     -- A clock that stands still, and this provider on it.
     local function clocked(options)
@@ -124,6 +130,7 @@ docker_target.each(busted, { "docker", "podman" }, "containers", function(target
             assert(provider:create({ run_id = "run " .. index }))
         end
         clock.time = clock.time + sandbox.DEFAULT_LIMITS.timeout_ms
+        limits.BUSY = 0
         proxy:set({ { match = "^DELETE /containers", act = "answer", status = 500, body = '{"message":"device busy"}',
             times = 1 } })
         local count, err = provider:collect_garbage()
@@ -145,6 +152,7 @@ docker_target.each(busted, { "docker", "podman" }, "containers", function(target
         local proxy = engine_proxy.start(engine)
         local provider = target.provider({ docker = { host = proxy.host } })
         local refusal = { act = "answer", status = 500, body = "busy" }
+        limits.BUSY = 200
         for _, rule in ipairs({ { act = "drop" }, { act = "lose" }, refusal }) do
             local workspace = assert(provider:create({ run_id = "spec" }))
             rule.match = "^DELETE"
@@ -158,11 +166,25 @@ docker_target.each(busted, { "docker", "podman" }, "containers", function(target
             assert.same({}, target.left())
         end
 
+        -- The engine's own files are busy for a while.
+        limits.BUSY = busy_ms
+        for _, match in ipairs({ "^DELETE /containers", "^DELETE /volumes" }) do
+            local workspace = assert(provider:create({ run_id = "spec" }))
+            if match:find("volumes", 1, true) then
+                target.lose(workspace)
+            end
+            proxy:set({ { match = match, act = "answer", status = 500, body = "busy", times = 3 } })
+            assert.is_true(workspace:dispose())
+            assert.same({}, target.left())
+        end
+
         -- Somebody else is at it.
         local workspace = assert(provider:create({ run_id = "spec" }))
-        local command = ("(sleep 1; %s rm --force --volumes %s) >/dev/null 2>&1 &"):format(
-            engine:client(), target.container(workspace))
-        proxy:set({ { match = "^DELETE", act = "answer", status = 409, run = command,
+        local command = ("(sleep 1; %s rm --force %s) >/dev/null 2>&1 &"):format(engine:client(),
+            target.container(workspace))
+        proxy:set({ { match = "^DELETE", act = "answer", status = 409, run = command, times = 1,
+            body = '{"message":"removal is already in progress"}' },
+            { match = "^DELETE /containers", act = "answer", status = 409, times = 8,
             body = '{"message":"removal is already in progress"}' } })
         assert.is_true(workspace:dispose())
         assert.same({}, target.left())

@@ -19,6 +19,7 @@
 local assert = require "luassert"
 local promises = require "spec.support.conformance.promises"
 local sandbox = require "chamvi.sandbox"
+local with_workspace = require "spec.support.with_workspace"
 
 local PARTS = { "lifecycle", "exec", "output", "files", "managed" }
 
@@ -38,17 +39,7 @@ local function new_kit(busted, target)
 
     --- Calls `use(workspace)` with a new workspace, and disposes it however that ends.
     function kit.with(use, request, options)
-        local given = { run_id = "conformance" }
-        for name, value in pairs(request or {}) do
-            given[name] = value
-        end
-        local workspace = assert(target.provider(options):create(given))
-        local ok, err = pcall(use, workspace)
-        local disposed, failure = workspace:dispose()
-        if not ok then
-            error(err, 0)
-        end
-        assert(disposed, failure)
+        with_workspace(target.provider(options), use, request)
     end
 
     --- The argv of a shell script.
@@ -65,15 +56,15 @@ local function new_kit(busted, target)
         return err
     end
 
-    --- Waits for at most 20 s until `condition()` is true.
+    --- Waits for at most 60 s until `condition()` is true.
     function kit.wait_until(condition, what)
-        for _ = 1, 1000 do
+        for _ = 1, 3000 do
             if condition() then
                 return
             end
             assert(sandbox.sleep(20))
         end
-        error("not within 20 s: " .. what, 2)
+        error("not within 60 s: " .. what, 2)
     end
 
     return kit

@@ -130,6 +130,7 @@ end
 --- What a watch has not seen at its start.
 ---@class spec.DockerWatch
 ---@field left fun(): string[] "container ID (STATE)" and "volume NAME" that are new since, sorted
+---@field forget fun(): string[] gives the same, removes it where that can be, and lists it no more
 
 --- Remembers the containers and volumes of now, labelled or not, so that a spec can assert that nothing is left.
 ---@return spec.DockerWatch
@@ -141,23 +142,39 @@ function Engine:watch()
     for _, name in ipairs(self:volumes()) do
         known[name] = true
     end
-    return {
-        left = function()
-            local left = {}
-            for _, line in ipairs(lines_of(self:call("ps", "--all", "--no-trunc", "--format", "{{.ID}} {{.State}}"))) do
-                local id, state = line:match("^(%S+) (.*)$")
-                if not known[id] then
-                    table.insert(left, ("container %s (%s)"):format(id, state))
-                end
+    local watch = {}
+
+    function watch.left()
+        local left = {}
+        for _, line in ipairs(lines_of(self:call("ps", "--all", "--no-trunc", "--format", "{{.ID}} {{.State}}"))) do
+            local id, state = line:match("^(%S+) (.*)$")
+            if not known[id] then
+                table.insert(left, ("container %s (%s)"):format(id, state))
             end
-            for _, name in ipairs(self:volumes()) do
-                if not known[name] then
-                    table.insert(left, "volume " .. name)
-                end
+        end
+        for _, name in ipairs(self:volumes()) do
+            if not known[name] then
+                table.insert(left, "volume " .. name)
             end
-            return left
-        end,
-    }
+        end
+        return left
+    end
+
+    function watch.forget()
+        local left = watch.left()
+        for _, entry in ipairs(left) do
+            local kind, name = entry:match("^(%S+) (%S+)")
+            known[name] = true
+            if kind == "container" then
+                self:try("rm", "--force", "--volumes", name)
+            else
+                self:try("volume", "rm", "--force", name)
+            end
+        end
+        return left
+    end
+
+    return watch
 end
 
 --- What the engine says of a container.

@@ -8,17 +8,17 @@ local with_workspace = require "spec.support.with_workspace"
 
 local support = {}
 
---- Waits for at most 2 s until `condition()` is true, which `what` names in the error.
+--- Waits for at most 20 s until `condition()` is true, which `what` names in the error.
 ---@param condition fun(): any
 ---@param what string
 function support.wait_until(condition, what)
-    for _ = 1, 400 do
+    for _ = 1, 4000 do
         if condition() then
             return
         end
         sandbox.sleep(5)
     end
-    error("not within 2 s: " .. what)
+    error("not within 20 s: " .. what)
 end
 
 --- To be called in a `describe`, with busted's own functions, since a required file does not see them.

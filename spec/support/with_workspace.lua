@@ -10,7 +10,9 @@ return function(provider, use, request)
     local workspace = assert(provider:create(given))
     local ok, err = pcall(use, workspace)
     local disposed, failure = workspace:dispose()
-    if not ok then
+    if not ok and not disposed then
+        error(("%s\nand its disposal failed: %s"):format(tostring(err), tostring(failure)), 0)
+    elseif not ok then
         error(err, 0)
     end
     assert(disposed, failure)

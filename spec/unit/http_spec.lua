@@ -549,14 +549,18 @@ describe("http", function()
         end)
 
         it("leaves no descriptor", function()
-            local before
-            for i = 1, 50 do
+            local function once()
                 local stream = assert(http.stream(on_unix("/echo", { upgrade = "tcp" })))
                 assert(stream:write("x"))
                 assert.equal("x", stream:read())
                 stream:close()
-                before = before or descriptors()
-                assert.equal(before, descriptors(), i)
+            end
+            once()
+            collectgarbage() -- what earlier ones left may go meanwhile
+            local before = descriptors()
+            for i = 1, 50 do
+                once()
+                assert.is_true(descriptors() <= before, i)
             end
         end)
     end)

@@ -11,6 +11,18 @@ return function(kit)
         return assert(workspace:exec(sh(script, ...)))
     end
 
+    -- A command whose time is over, which was not before it had begun: on a busy machine it gets more.
+    local function timed_out(workspace, script, timeout_ms, stdin)
+        local result
+        for _, factor in ipairs({ 1, 5, 25 }) do
+            result = assert(workspace:exec(sh(script), { timeout_ms = factor * timeout_ms, stdin = stdin }))
+            if result.stdout ~= "" then
+                break
+            end
+        end
+        return result
+    end
+
     proves("result", nil, function()
         kit.with(function(workspace)
             local result = run(workspace, "echo out; echo err >&2; exit 3")
@@ -163,7 +175,7 @@ return function(kit)
                 trap 'trap "" TERM; echo caught; exit 7' TERM
                 echo begun; sleep 1000 & echo $! > pid; wait
             ]]
-            local result = assert(workspace:exec(sh(script), { timeout_ms = 700 }))
+            local result = timed_out(workspace, script, 700)
             assert.equal("timed_out", result.status)
             assert.equal(124, result.exit_code)
             assert.is_true(result.timed_out)
@@ -176,15 +188,14 @@ return function(kit)
 
     proves("timeout_stopped", nil, function()
         kit.with(function(workspace)
-            local result = assert(workspace:exec(sh("echo begun; kill -STOP $$; exit 7"), { timeout_ms = 300 }))
+            local result = timed_out(workspace, "echo begun; kill -STOP $$; exit 7", 300)
             assert.same({ "timed_out", 124, "begun\n" }, { result.status, result.exit_code, result.stdout })
         end)
     end)
 
     proves("timeout_unread", nil, function()
         kit.with(function(workspace)
-            local options = { timeout_ms = 300, stdin = ("x"):rep(3000000) }
-            local result = assert(workspace:exec(sh("echo begun; exec sleep 1000"), options))
+            local result = timed_out(workspace, "echo begun; exec sleep 1000", 300, ("x"):rep(3000000))
             assert.same({ "timed_out", 124, "begun\n" }, { result.status, result.exit_code, result.stdout })
         end)
     end)
@@ -192,7 +203,7 @@ return function(kit)
     proves("timeout_kill", nil, function()
         kit.with(function(workspace)
             local script = "trap '' TERM; echo begun; while :; do sleep 0.1; done"
-            local result = assert(workspace:exec(sh(script), { timeout_ms = 500 }))
+            local result = timed_out(workspace, script, 500)
             assert.equal("timed_out", result.status)
             assert.equal(124, result.exit_code)
             assert.equal("begun\n", result.stdout)

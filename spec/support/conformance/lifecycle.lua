@@ -2,6 +2,7 @@
 
 local assert = require "luassert"
 local sandbox = require "chamvi.sandbox"
+local scratch = require "spec.support.scratch"
 
 return function(kit)
     local target, proves, fails, sh = kit.target, kit.proves, kit.fails, kit.sh
@@ -16,7 +17,7 @@ return function(kit)
     proves("info", nil, function()
         kit.with(function(workspace)
             local info = workspace.info
-            assert.same({ "conformance", target.provider().name, repository.url, "topic/one", repository.topic },
+            assert.same({ "spec", target.provider().name, repository.url, "topic/one", repository.topic },
                 { info.run_id, info.provider, info.repo, info.ref, info.commit })
             assert.is_true(info.created_at > 1.6e12 and info.created_at % 1 == 0)
             assert.is_false(workspace.disposed)
@@ -159,7 +160,8 @@ return function(kit)
     end)
 
     proves("dispose", nil, function()
-        local word = "7" .. tostring(os.time()):sub(-6) -- seconds to sleep that nobody else has
+        -- Seconds to sleep that nobody else has, nor the same spec on the other Lua.
+        local word = ("7%s.%d"):format(tostring(os.time()):sub(-6), scratch.pid())
         kit.with(function(workspace)
             assert(workspace:exec(sh("setsid sleep " .. word .. " >/dev/null 2>&1 </dev/null & echo kept > file")))
             kit.wait_until(function()
