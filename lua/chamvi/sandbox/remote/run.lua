@@ -4,6 +4,7 @@
 local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 local filters = require "chamvi.sandbox.remote.filter"
+local native = require "chamvi.sandbox.core"
 local rules = require "chamvi.sandbox.rules"
 local signals = require "chamvi.sandbox.signal"
 local task = require "chamvi.sandbox.task"
@@ -13,8 +14,9 @@ local wrapper = require "chamvi.sandbox.remote.wrapper"
 
 local runs = {}
 
--- After a command's own exit, how long to wait for the transport's end: a background job may hold the output.
-local HELD_OUTPUT_MS = 2000
+-- After a command's own exit, how long to wait for the transport's end: a background job may hold the output. Docker
+-- ends the stream of such a command by itself, after 2 s or more, so that has to be later.
+local HELD_OUTPUT_MS = 1500
 
 ---@class chamvi.RemoteCommand
 ---@field argv string[]
@@ -72,13 +74,13 @@ end
 
 -- Has settle called when the transport does not end by itself.
 local function await_end(self)
-    if not is_complete(self) or self.timers.held then
+    if not is_complete(self) or self.complete_at then
         return
     end
-    local cancel = timer(HELD_OUTPUT_MS, function()
+    self.complete_at = native.monotonic_ms()
+    self.timers.held = timer(HELD_OUTPUT_MS, function()
         settle_complete(self, true)
     end)
-    self.timers.held = cancel
 end
 
 local function note_report(self, text)
@@ -105,7 +107,8 @@ local function note_return(self, code, err)
         return
     end
     if is_complete(self) then
-        settle_complete(self, false)
+        -- On a busy machine this may be seen before the timer.
+        settle_complete(self, native.monotonic_ms() - self.complete_at >= HELD_OUTPUT_MS)
         return
     end
     if code == 126 and not self.reported and self.has_words then
@@ -164,6 +167,7 @@ function runs.new(command)
         exit = nil,
         wrong_cwd = nil,
         output_ended = false,
+        complete_at = nil, -- by the monotonic clock
         returned = false, -- the transport has
         settled = false,
     }, Run)
