@@ -26,14 +26,14 @@ return function(kit)
     proves("cap", "of each stream, for very much", function()
         kit.with(function(workspace)
             local result = run(workspace, [[
-                head -c 20000000 /dev/zero | tr '\0' o &
-                head -c 10000000 /dev/zero | tr '\0' e >&2
+                head -c 8000000 /dev/zero | tr '\0' o &
+                head -c 4000000 /dev/zero | tr '\0' e >&2
                 wait
             ]])
             assert.equal(("o"):rep(CAP), result.stdout)
             assert.equal(("e"):rep(CAP), result.stderr)
-            assert.equal(20000000, result.stdout_bytes)
-            assert.equal(10000000, result.stderr_bytes)
+            assert.equal(8000000, result.stdout_bytes)
+            assert.equal(4000000, result.stderr_bytes)
             assert.is_true(result.stdout_truncated)
             assert.is_true(result.stderr_truncated)
         end)
