@@ -119,7 +119,8 @@ function ended(pod, code) {
 
 function watchStart(pod) {
   const timer = setInterval(() => {
-    if (pod.container.running()) {
+    const running = pod.container.running(); // it may come to be at any moment
+    if (running) {
       merge(pod.object.status, {
         phase: 'Running',
         conditions: [{ type: 'Ready', status: 'True' }],
@@ -127,7 +128,7 @@ function watchStart(pod) {
       });
       touch(pod.object);
     }
-    if (pod.container.running() || pod.container.over) {
+    if (running || pod.container.over) {
       clearInterval(timer);
     }
   }, 10);
