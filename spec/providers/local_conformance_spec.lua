@@ -36,6 +36,5 @@ describe("local workspaces", function()
         end,
 
         running = scratch.is_running,
-        more_than_buffers = 6000000,
     })
 end)

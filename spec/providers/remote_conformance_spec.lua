@@ -26,6 +26,5 @@ describe("remote workspaces", function()
         lose = world.lose,
         left = world.left,
         running = scratch.is_running,
-        more_than_buffers = 6000000,
     })
 end)

@@ -9,7 +9,7 @@
 --                        provider can fetch from
 --   lose(workspace)      takes the folder, container or pod away, as somebody outside might
 --   left()               a list of names: the workspaces that the provider still has anything of
---   more_than_buffers    optional: so many bytes of output do not fit between a command and its reader (30,000,000)
+--   more_than_buffers    optional: so many bytes of output do not fit between a command and its reader (10,000,000)
 --   running(word)        whether a process runs that was started with the word among its arguments
 --
 -- To be called in a spec file, with busted's own functions, since a required file does not see them:

@@ -71,6 +71,7 @@ function docker_target.new(service)
         image = image,
         repository = add_repository(engine, image),
         running = scratch.is_running,
+        more_than_buffers = 30000000,
     }
     local watch = engine:watch()
 

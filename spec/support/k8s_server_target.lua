@@ -19,7 +19,6 @@ function target.new(server, name)
         name = name,
         repository = repository,
         running = scratch.is_running,
-        more_than_buffers = 10000000,
         provider = function(options)
             local given = { namespace = k8s_server.NAMESPACE, kube_config = kube_config }
             for key, value in pairs(options or {}) do

@@ -42,6 +42,7 @@ busted.subscribe({ "test", "end" }, function(element)
     now = "after " .. now
     return nil, true
 end)
+
 local function failed(element, _, message)
     local words = tostring(message):gsub("%s+", " ")
     words = #words > WORDS_MAX and words:sub(1, WORDS_MAX) .. "..." or words

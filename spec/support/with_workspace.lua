@@ -10,10 +10,8 @@ return function(provider, use, request)
     local workspace = assert(provider:create(given))
     local ok, err = pcall(use, workspace)
     local disposed, failure = workspace:dispose()
-    if not ok and not disposed then
-        error(("%s\nand its disposal failed: %s"):format(tostring(err), tostring(failure)), 0)
-    elseif not ok then
-        error(err, 0)
+    if not ok then
+        error(disposed and err or ("%s\nand its disposal failed: %s"):format(tostring(err), tostring(failure)), 0)
     end
     assert(disposed, failure)
 end

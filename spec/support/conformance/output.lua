@@ -112,7 +112,7 @@ return function(kit)
 
     proves("on_output_slow", nil, function()
         kit.with(function(workspace)
-            local bytes = kit.target.more_than_buffers or 30000000
+            local bytes = kit.target.more_than_buffers or 10000000
             local waited = false
             local result = run(workspace, ([[
                 began=$(date +%%s%%N)

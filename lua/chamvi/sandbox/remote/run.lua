@@ -14,8 +14,8 @@ local wrapper = require "chamvi.sandbox.remote.wrapper"
 
 local runs = {}
 
--- After a command's own exit, how long to wait for the transport's end: a background job may hold the output. Docker
--- ends the stream of such a command by itself, after 2 s or more, so that has to be later.
+-- After a command's own exit, how long to wait for the transport's end: a background job may hold the output. Less than
+-- the 2 s after which Docker ends the stream of such a command by itself.
 local HELD_OUTPUT_MS = 1500
 
 ---@class chamvi.RemoteCommand
