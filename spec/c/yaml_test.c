@@ -95,6 +95,11 @@ static void scalars_are_what_they_look_like(void **state)
                 "['1','1',1,1,true,null,2]");
     assert_tree("[18446744073709551615, 18446744073709551616]",
                 "[1.8446744073709552e+19,1.8446744073709552e+19]");
+    /* The nearest double, though the digits before the last one are no double. */
+    assert_tree("[99999949999999999, -12345678901234567, 0x20000000000001, 0777777777777777777777]",
+                "[99999950000000000,-12345678901234568,9007199254740992,9.2233720368547758e+18]");
+    assert_tree("[0x10000000000000000, 0xffffffffffffffff]",
+                "['0x10000000000000000',1.8446744073709552e+19]");
 }
 
 static void strings_may_hold_a_nul(void **state)

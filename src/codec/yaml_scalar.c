@@ -1,6 +1,7 @@
 #include "codec/yaml_scalar.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,36 +18,38 @@ static bool is_one_of(const char *text, const char *const *words)
     return false;
 }
 
-static int digit_of(char character)
+static unsigned digit_of(char character)
 {
     if (character >= '0' && character <= '9')
-        return character - '0';
+        return (unsigned)(character - '0');
     if (character >= 'a' && character <= 'f')
-        return character - 'a' + 10;
+        return (unsigned)(character - 'a' + 10);
     if (character >= 'A' && character <= 'F')
-        return character - 'A' + 10;
+        return (unsigned)(character - 'A' + 10);
     return 16;
 }
 
-/* The integer that the digits make; false when they are none, or too many for 64 bits. */
-static bool read_digits(const char *text, int base, double *number)
+/* The integer that the digits make, rounded once; false when they are none, or too many for 64
+ * bits. */
+static bool read_digits(const char *text, unsigned base, double *number)
 {
-    double value = 0;
+    uint64_t value = 0;
     if (*text == '\0')
         return false;
     for (; *text != '\0'; text++) {
-        if (digit_of(*text) >= base)
+        const unsigned digit = digit_of(*text);
+        if (digit >= base || value > (UINT64_MAX - digit) / base)
             return false;
-        value = value * base + digit_of(*text);
+        value = value * base + digit;
     }
-    *number = value;
-    return value < 18446744073709551616.0;
+    *number = (double)value;
+    return true;
 }
 
 static bool read_integer(const char *text, double *number)
 {
     const bool negative = *text == '-';
-    int base = 10;
+    unsigned base = 10;
     if (*text == '-' || *text == '+')
         text++;
     if (text[0] == '0' && text[1] != '\0') {
