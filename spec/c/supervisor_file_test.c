@@ -317,6 +317,28 @@ static void test_many_writes_make_nothing_grow(void **state)
     sup_end(sup);
 }
 
+/* A host that sends slowly, or a supervisor that reads slowly, is no reason to be taken for lost.
+ */
+static void test_pings_while_a_request_comes(void **state)
+{
+    static const uint8_t part[1000];
+    uint8_t header[CV_FRAME_HEADER_SIZE];
+    (void)state;
+    struct sup *sup = sup_start(&(struct sup_options){.ping_ms = 50});
+    sup_pump_for(sup, 200);
+    assert_int_equal(sup->pings, 0);
+    cv_frame_header(header, CV_FRAME_WRITE_FILE, CV_FRAME_MORE, 7, sizeof part);
+    sup_send_raw(sup, header, 5); /* a part of a frame */
+    sup_pump_for(sup, 300);
+    const unsigned pings = sup->pings;
+    assert_in_range(pings, 2, 100);
+    sup_send_raw(sup, header + 5, sizeof header - 5);
+    sup_send_raw(sup, part, sizeof part); /* a part of a message */
+    sup_pump_for(sup, 300);
+    assert_in_range(sup->pings, pings + 2, 100);
+    sup_end(sup);
+}
+
 static void test_pings_while_a_read_waits(void **state)
 {
     (void)state;
@@ -476,6 +498,7 @@ int main(int argc, char **argv)
         SUP_TEST(test_shares_with_a_loud_command),
         SUP_TEST(test_many_reads_make_nothing_grow),
         SUP_TEST(test_many_writes_make_nothing_grow),
+        SUP_TEST(test_pings_while_a_request_comes),
         SUP_TEST(test_pings_while_a_read_waits),
         SUP_TEST(test_broken_requests_end_the_stream),
         SUP_TEST(test_too_much_ends_the_stream),

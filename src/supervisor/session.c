@@ -79,10 +79,14 @@ static void send_ping(struct session *session)
         session->ending = true;
 }
 
-/* While something is to be done, or always where an idle stream must be kept open. */
+/*
+ * While something is to be done, or always where an idle stream must be kept open. A request of
+ * which a part has come counts: its host waits for an answer already.
+ */
 static void keep_pinging(struct session *session)
 {
-    bool busy = session->runtime.by_id.count > 0 || cv_files_busy(&session->runtime.requests);
+    bool busy = session->runtime.by_id.count > 0 || cv_files_busy(&session->runtime.requests) ||
+                cv_message_under_way(&session->reader, &session->assembler);
     bool wanted = session->ping_ms > 0 && (session->ping_idle || busy);
     if (wanted && !cv_timer_armed(&session->ping))
         arm(session, &session->ping, session->ping_ms);

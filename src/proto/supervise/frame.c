@@ -185,3 +185,9 @@ void cv_assembler_release(struct cv_assembler *assembler)
     if (assembler->type == 0)
         cv_buf_free(&assembler->bytes);
 }
+
+bool cv_message_under_way(const struct cv_frame_reader *reader,
+                          const struct cv_assembler *assembler)
+{
+    return assembler->type != 0 || cv_buf_length(&reader->carry) > 0;
+}

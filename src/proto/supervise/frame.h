@@ -121,4 +121,8 @@ int cv_assembler_add(struct cv_assembler *assembler, struct cv_frame *frame);
 /* Releases the memory of a message that was handed out; one that is still open stays. */
 void cv_assembler_release(struct cv_assembler *assembler);
 
+/* True between chunks when a part of a frame or of a message has come, and the rest is due. */
+bool cv_message_under_way(const struct cv_frame_reader *reader,
+                          const struct cv_assembler *assembler);
+
 #endif
