@@ -41,7 +41,7 @@ end
 -- What an engine says in the body of a failure, and anything else that a body is, in one line.
 local function words_of(answer)
     local body = answer.body or ""
-    local decoded = native.json_decode(body)
+    local decoded = native.json_decode_answer(body)
     local message = type(decoded) == "table" and type(decoded.message) == "string" and decoded.message or body
     message = message:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")
     return message == "" and "it said nothing" or compat.cut(message, 512)
@@ -157,7 +157,7 @@ function Engine:request(method, path, given)
         return nil, err
     end
     if answer.body and answer.body ~= "" then
-        answer.json = native.json_decode(answer.body)
+        answer.json = native.json_decode_answer(answer.body)
     end
     return answer
 end
@@ -182,7 +182,7 @@ function Engine:lines(method, path, given, on_line)
     local decoder = native.ndjson(LINE_MAX_BYTES)
     local function take(lines)
         for _, line in ipairs(lines) do
-            on_line((native.json_decode(line)))
+            on_line((native.json_decode_answer(line)))
         end
     end
     while true do

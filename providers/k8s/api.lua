@@ -62,7 +62,7 @@ end
 
 -- What the server says in the body of a failure, or whatever a body is, in one line.
 local function words_of(answer)
-    local decoded = native.json_decode(answer.body or "")
+    local decoded = native.json_decode_answer(answer.body or "")
     local words = type(decoded) == "table" and decoded.message
     words = without_credential(answer, type(words) == "string" and words or answer.body or "")
     words = words:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")
@@ -223,7 +223,7 @@ end
 
 local function decoded(answer, err)
     if answer and (answer.body or "") ~= "" then
-        answer.json = native.json_decode(answer.body)
+        answer.json = native.json_decode_answer(answer.body)
     end
     return answer, err
 end

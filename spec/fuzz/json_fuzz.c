@@ -101,6 +101,28 @@ static void print_string(const char *bytes, size_t length)
     cv_json_free(again);
 }
 
+/* JSON stays what it is, and all that makes other text JSON is a NUL that was replaced. */
+static void replace_nuls(const char *bytes, size_t length)
+{
+    struct cv_err err = {0};
+    char *copy = malloc(length + 1);
+    if (length > 0)
+        memcpy(copy, bytes, length);
+    cv_json_replace_nuls(copy, length);
+    struct cJSON *value = cv_json_parse(bytes, length, &err);
+    if (value != NULL) {
+        REQUIRE(memcmp(bytes, copy, length) == 0);
+        cv_json_free(value);
+    } else {
+        const bool nul = strstr(err.message, "a NUL (\\u0000)") != NULL;
+        value = cv_json_parse(copy, length, &err);
+        REQUIRE(value == NULL || nul);
+        REQUIRE(value != NULL || strstr(err.message, "a NUL (\\u0000)") == NULL);
+        cv_json_free(value);
+    }
+    free(copy);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     /* A string of C, as Lua gives it; a copy, so that reading past its end is seen. */
@@ -108,6 +130,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > 0)
         memcpy(bytes, data, size);
     parse_and_print(bytes, size);
+    replace_nuls(bytes, size);
     bytes[size] = '\0';
     print_string(bytes, size);
     free(bytes);

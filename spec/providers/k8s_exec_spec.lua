@@ -299,7 +299,8 @@ for _, version in ipairs({ "v5", "v4" }) do
                     {
                         name = k8s.CONTAINER_NAME,
                         restartCount = 0,
-                        state = { terminated = { exitCode = 137, reason = "OOMKilled" } },
+                        -- The message may be the command's own words: it can write to /dev/termination-log.
+                        state = { terminated = { exitCode = 137, reason = "OOMKilled", message = "x\0y" } },
                     },
                 },
             },

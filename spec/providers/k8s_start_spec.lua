@@ -353,6 +353,19 @@ describe("the start of a pod", function()
         end } }):collect_garbage())
     end)
 
+    it("is collected with others, whatever a command had said in its pod", function()
+        assert(provider():create({ run_id = "run" }))
+        assert(provider():create({ run_id = "another" }))
+        local ended = { name = k8s.CONTAINER_NAME, restartCount = 0,
+            state = { terminated = { exitCode = 1, reason = "Error", message = "x\0y" } } }
+        local name = server:state().pods[1].metadata.name
+        server:order({ pod = name, merge = { status = { containerStatuses = { ended } } } })
+        assert.equal(2, provider({ clock = { now = function()
+            return 9e15
+        end } }):collect_garbage())
+        assert.same({}, server:state().pods)
+    end)
+
     it("outlives a server that is away for a while", function()
         server:order({ outage = 1000 })
         works()

@@ -40,6 +40,16 @@ describe("json_decode", function()
         assert.equal("at byte 4: expected a value", message)
     end)
 
+    it("takes a NUL in a server's answer for U+FFFD", function()
+        local text = [[{"message":"x\u0000y","\u0000":"\\u0000\u0000\\\u0000"}]]
+        assert.is_nil((decode(text)))
+        assert.same({ message = "x\239\191\189y", ["\239\191\189"] = "\\u0000\239\191\189\\\239\191\189" },
+            native.json_decode_answer(text))
+        assert.same({ a = null }, native.json_decode_answer('{"a":null}'))
+        local _, code, message = native.json_decode_answer([=[["\u0000",\u0000]]=])
+        assert.same({ "invalid_json", "at byte 11: expected a value" }, { code, message })
+    end)
+
     it("reads deep text as deep as json_encode writes it, and no deeper", function()
         local text = ("["):rep(200) .. ("]"):rep(200)
         local value = assert(decode(text))

@@ -76,6 +76,19 @@ struct cJSON *cv_json_parse(const char *text, size_t length, struct cv_err *err)
     return value;
 }
 
+void cv_json_replace_nuls(char *text, size_t length)
+{
+    static const char nul[] = "\\u0000";
+    const char *end = text + length;
+    char *at = text;
+    /* A backslash begins an escape wherever JSON has one. */
+    while ((at = memchr(at, '\\', (size_t)(end - at))) != NULL && end - at >= 2) {
+        if ((size_t)(end - at) >= sizeof nul - 1 && memcmp(at, nul, sizeof nul - 1) == 0)
+            memcpy(at, "\\ufffd", sizeof nul - 1);
+        at += 2;
+    }
+}
+
 enum cv_json_type cv_json_type(const struct cJSON *value)
 {
     if (cJSON_IsFalse(value))

@@ -42,6 +42,13 @@ enum cv_json_type {
  */
 struct cJSON *cv_json_parse(const char *text, size_t length, struct cv_err *err);
 
+/*
+ * Makes each escaped NUL of a JSON text U+FFFD, in place: for a text of others in which a
+ * stranger's words may be, where one that can't be part of a string here must not spoil the whole.
+ * What is no JSON stays none.
+ */
+void cv_json_replace_nuls(char *text, size_t length);
+
 /* These six are for a tree from cv_json_parse. */
 enum cv_json_type cv_json_type(const struct cJSON *value);
 /* Finite. */

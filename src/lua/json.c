@@ -341,6 +341,18 @@ static void push_value(lua_State *L, const struct cJSON *value)
     }
 }
 
+/* The value, or nil, code, message. What a null becomes is at index 2. */
+static int decode(lua_State *L, const char *text, size_t length)
+{
+    struct tree *tree = push_tree(L);
+    struct cv_err err;
+    tree->root = cv_json_parse(text, length, &err);
+    if (tree->root == NULL)
+        return refuse(L, err.message);
+    push_value(L, tree->root);
+    return 1;
+}
+
 /* core.json_decode(text [, null]) -> value | nil, code, message */
 static int json_decode(lua_State *L)
 {
@@ -351,13 +363,26 @@ static int json_decode(lua_State *L)
         lua_pushlightuserdata(L, NULL);
         lua_replace(L, 2);
     }
-    struct tree *tree = push_tree(L);
-    struct cv_err err;
-    tree->root = cv_json_parse(text, length, &err);
-    if (tree->root == NULL)
-        return refuse(L, err.message);
-    push_value(L, tree->root);
-    return 1;
+    return decode(L, text, length);
+}
+
+/*
+ * core.json_decode_answer(text) -> value | nil, code, message
+ * As json_decode, for what a server says: in it may be words of a command, and an escaped NUL among
+ * them is U+FFFD.
+ */
+static int json_decode_answer(lua_State *L)
+{
+    size_t length;
+    const char *text = luaL_checklstring(L, 1, &length);
+    lua_settop(L, 1);
+    lua_pushlightuserdata(L, NULL);
+    if (memmem(text, length, "\\u0000", 6) == NULL)
+        return decode(L, text, length);
+    char *copy = lua_newuserdata(L, length);
+    memcpy(copy, text, length);
+    cv_json_replace_nuls(copy, length);
+    return decode(L, copy, length);
 }
 
 void cv_lua_add_json(lua_State *L)
@@ -370,4 +395,6 @@ void cv_lua_add_json(lua_State *L)
     lua_setfield(L, -2, "json_encode");
     lua_pushcfunction(L, json_decode);
     lua_setfield(L, -2, "json_decode");
+    lua_pushcfunction(L, json_decode_answer);
+    lua_setfield(L, -2, "json_decode_answer");
 }
