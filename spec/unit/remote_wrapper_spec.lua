@@ -73,6 +73,29 @@ describe("the wrapper", function()
             end
         end)
 
+        with_shell("reports into pipes that are full and don't block", function()
+            local seen = run(shell, { "perl", "-e", [[
+                use Fcntl;
+                for my $stream (*STDOUT, *STDERR) {
+                    fcntl($stream, F_SETFL, fcntl($stream, F_GETFL, 0) | O_NONBLOCK);
+                    1 while defined syswrite($stream, "x" x 4096);
+                }
+                exit 5
+            ]] }, {
+                before = "sh -c " .. scratch.quote([[
+                    rm -f out err
+                    mkfifo out err
+                    (sleep 0.5; cat) <out &
+                    (sleep 0.5; cat) <err >&2 &
+                    "$@" >out 2>err
+                    wait
+                ]]) .. " sh",
+            })
+            assert.equal(5, seen.exit.code)
+            assert.is_true(seen["end"])
+            assert.equal("", (seen.stdout:gsub("x", "")))
+        end)
+
         with_shell("reports signals", function()
             for _, number in ipairs({ 1, 2, 3, 9, 10, 13, 14, 15, 17, 35, 64 }) do
                 local seen = run(shell, { "sh", "-c", ("sleep 0.05; kill -%d $$; sleep 1"):format(number) })
@@ -156,6 +179,15 @@ describe("the wrapper", function()
             assert.equal(127, seen.exit.code)
             assert.is_nil(seen.start)
             assert.matches("timeout", seen.exit.words)
+        end)
+
+        with_shell("finds no program where a name is an option, or a variable to `env`", function()
+            for _, name in ipairs({ "-a", "--", "-a=b", "--help=x", "A=b" }) do
+                local seen = run(shell, { name, "echo", "hi" })
+                assert.equal(127, seen.exit.code, name)
+                assert.equal("", seen.stdout)
+                assert.matches("not found", seen.stderr:gsub("No such file or directory", "not found"), 1, true)
+            end
         end)
 
         with_shell("says that a folder is missing", function()

@@ -17,7 +17,10 @@
 -- Whether the kernel has killed for want of memory, the container's control group counts: memory.events (v2) or
 -- memory.oom_control (v1). Commands that run at the same time share the count.
 --
--- No variable of the environment may be touched, so the scripts' own have a prefix. dash has no `exec --`.
+-- A command that has made its output non-blocking leaves the shell a pipe that refuses the last reports while it is full:
+-- they are tried again, for a minute, unless nobody reads any more.
+--
+-- No variable of the environment may be touched, so the scripts' own have a prefix.
 
 local constants = require "chamvi.sandbox.constants"
 
@@ -32,7 +35,8 @@ local INNER = table.concat({
     -- bash has two lines for these; what is not there is left to `exec`.
     'case $1 in */*) if [ -d "$1" ] || { [ -e "$1" ] && [ ! -x "$1" ]; }; then',
     [[printf "%s: permission denied\n" "$1" >&2; exit 126; fi;; esac;]],
-    'case $1 in -*) exec env -- "$@";; *) exec "$@";; esac',
+    -- dash has no `exec --`, and `env` takes a name with a `=` for a variable.
+    'case $1 in -*=*) printf "%s: not found\\n" "$1" >&2; exit 127;; -*) exec env -- "$@";; *) exec "$@";; esac',
 }, " ")
 
 local OUTER = [[
@@ -96,10 +100,17 @@ case $chamvi_note in
 esac
 chamvi_count <"$chamvi_events"
 [ "$chamvi_kills" = "$chamvi_before" ] || chamvi_note=${chamvi_note}oom
-trap '' PIPE
+trap chamvi_left=0 PIPE
 trap - EXIT
-printf '\036@mark@ end\036' >&3
-printf '\036@mark@ exit %s\036' "$chamvi_note" >&4
+chamvi_report() {
+    chamvi_left=600
+    until printf "$@" || [ "$chamvi_left" -le 0 ]; do
+        chamvi_left=$((chamvi_left - 1))
+        sleep 0.1 || chamvi_left=0
+    done
+}
+chamvi_report '\036@mark@ end\036' >&3 2>/dev/null
+chamvi_report '\036@mark@ exit %s\036' "$chamvi_note" 2>/dev/null >&4
 exit 0
 ]]
 
