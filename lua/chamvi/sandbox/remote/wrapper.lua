@@ -17,8 +17,8 @@
 -- Whether the kernel has killed for want of memory, the container's control group counts: memory.events (v2) or
 -- memory.oom_control (v1). Commands that run at the same time share the count.
 --
--- A command that has made its output non-blocking leaves the shell a pipe that refuses the last reports while it is full:
--- they are tried again, for a minute, unless nobody reads any more.
+-- A command that has made its output non-blocking leaves the shell a pipe that refuses the last reports while it is
+-- full: they are tried again, for a minute, unless nobody reads any more.
 --
 -- No variable of the environment may be touched, so the scripts' own have a prefix.
 
