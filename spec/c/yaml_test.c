@@ -64,6 +64,7 @@ static void assert_refused(const char *text, size_t length, const char *words)
         fail_msg("%s", err.message);
 }
 
+#define BOM "\xef\xbb\xbf"
 #define ASSERT_REFUSED(literal, words) assert_refused(literal, sizeof(literal) - 1, words)
 
 static void documents_become_trees(void **state)
@@ -77,7 +78,32 @@ static void documents_become_trees(void **state)
     assert_tree("a: |\n  one\n  two\nb: >-\n  three\n  four\n", "{a='one\ntwo\n',b='three four'}");
     assert_tree("a: 1\na: 2\n", "{a=1,a=2}");
     assert_tree("1: a\ntrue: b\n'': c\n", "{1='a',true='b',='c'}");
-    assert_tree("a\n---\n: ]\n", "'a'"); /* the first document alone is read */
+}
+
+static void the_first_document_alone_is_read(void **state)
+{
+    (void)state;
+    assert_tree("a\n---\n: ]\n", "'a'");
+    assert_tree("a: b\n...\n: ]\n", "{a='b'}");
+    assert_tree("{a: b}\n# c\n%YAML 1.1\n---\n: ]\n", "{a='b'}");
+    ASSERT_REFUSED("{a: b}\nc: secret\n", "at line 2, column 1: did not find");
+    ASSERT_REFUSED(" a: b\nc: secret\n", "at line 2, column 1: did not find");
+    ASSERT_REFUSED("[a] secret\n", "at line 1, column 5: did not find");
+    ASSERT_REFUSED("'a'\n'secret'\n", "at line 2, column 1: did not find");
+}
+
+static void byte_order_marks_are_skipped(void **state)
+{
+    (void)state;
+    assert_tree(BOM, "null");
+    assert_tree(BOM "a: b\nc: d\n", "{a='b',c='d'}");
+    ASSERT_REFUSED(BOM BOM "a: b\nc: d\n", "at line 2, column 1: did not find");
+    struct cv_err err;
+    struct cv_yaml *root = cv_yaml_parse("\xfe\xff\0\xe9", 4, &err); /* UTF-16 */
+    assert_non_null(root);
+    assert_string_equal(root->text.bytes, "\xc3\xa9");
+    cv_yaml_free(root);
+    ASSERT_REFUSED("\xfe\xff\0[", "at line 2, column 1: did not find");
 }
 
 static void scalars_are_what_they_look_like(void **state)
@@ -89,6 +115,12 @@ static void scalars_are_what_they_look_like(void **state)
     assert_tree("[0, -1, +2, 0x1F, 0b11, 0o17, 017, 1_000, 08]", "[0,-1,2,31,3,15,15,1000,8]");
     assert_tree("[1.5, -.5, 2., 1e3, 1E-1, .e1, 1e, 1.2.3, 0x, 1e999]",
                 "[1.5,-0.5,2,1000,0.10000000000000001,'.e1','1e','1.2.3','0x','1e999']");
+    assert_tree("[_1, _, __1, -_1, 1_, 0_x1, 0x_, ._5, .5_, .5__0, .5_0, 0._5, +._5]",
+                "['_1','_','__1',-1,1,1,'0x_','._5','.5_','.5__0',0.5,0.5,0.5]");
+    assert_tree(
+        "[-0x8000000000000000, -0x8000000000000001, +0x7fffffffffffffff, +0x8000000000000000]",
+        "[-9.2233720368547758e+18,'-0x8000000000000001',9.2233720368547758e+18,"
+        "'+0x8000000000000000']");
     assert_tree("[.inf, .nan, 2001-01-01, 1:30]", "['.inf','.nan','2001-01-01','1:30']");
     assert_tree("['1', \"true\", '~', '']", "['1','true','~','']");
     assert_tree("[!!str 1, ! 1, !!int 1, !!float 1, !!bool on, !!null '', !!int '2']",
@@ -200,6 +232,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(documents_become_trees),
+        cmocka_unit_test(the_first_document_alone_is_read),
+        cmocka_unit_test(byte_order_marks_are_skipped),
         cmocka_unit_test(scalars_are_what_they_look_like),
         cmocka_unit_test(strings_may_hold_a_nul),
         cmocka_unit_test(aliases_are_copies),

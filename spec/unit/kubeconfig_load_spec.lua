@@ -301,6 +301,15 @@ users:
             assert.is_true(options.insecure)
         end)
 
+        it("a byte order mark, as some editors write it", function()
+            local text = scratch.read(place:config("token: _123"))
+            local path = place:write("config", "\239\187\191" .. text)
+            assert.equal("Bearer _123", k8s.load_kube_config({ path = path }):request_options().headers.Authorization)
+            -- Twice, it makes what follows the first key no part of the document.
+            path = place:write("config", "\239\187\191\239\187\191" .. text)
+            assert_refused("at line 2, column 1: ", k8s.load_kube_config({ path = path }))
+        end)
+
         it("unknown fields, nulls and empty ones for nothing", function()
             assert.is_nil(options_of("token: '', tokenFile: null, Token: x, unknown: {a: [1]}").headers.Authorization)
         end)

@@ -23,6 +23,7 @@ struct parse {
     size_t anchor_count;
     unsigned depth;
     size_t cost;
+    bool unmarked_end; /* the document has ended without a "..." */
     struct cv_err *err;
 };
 
@@ -251,6 +252,8 @@ static int take_event(struct parse *p, const yaml_event_t *event)
     case YAML_ALIAS_EVENT:
         return take_alias(p, (const char *)event->data.alias.anchor);
     case YAML_DOCUMENT_END_EVENT:
+        p->unmarked_end = event->data.document_end.implicit != 0;
+        return 1;
     case YAML_STREAM_END_EVENT:
         return 1;
     default:
@@ -268,6 +271,17 @@ static int parser_wrong(struct parse *p)
     return wrong(p, parser->problem == NULL ? "this is no YAML" : parser->problem);
 }
 
+/* Only a marker may follow, or nothing: what libyaml takes for no part of the document, such as a
+ * line that is indented less than the first one, must not be lost. */
+static int check_end(struct parse *p)
+{
+    yaml_event_t event;
+    if (yaml_parser_parse(&p->parser, &event) == 0)
+        return parser_wrong(p);
+    yaml_event_delete(&event);
+    return 0;
+}
+
 static int parse_document(struct parse *p)
 {
     yaml_event_t event;
@@ -279,9 +293,9 @@ static int parse_document(struct parse *p)
         result = take_event(p, &event);
         yaml_event_delete(&event);
     }
-    if (result > 0 && p->root == NULL)
-        return add_node(p, NULL, CV_YAML_NULL) == NULL ? -1 : 0;
-    return result < 0 ? -1 : 0;
+    if (result < 0 || (p->unmarked_end && check_end(p) != 0))
+        return -1;
+    return p->root == NULL && add_node(p, NULL, CV_YAML_NULL) == NULL ? -1 : 0;
 }
 
 struct cv_yaml *cv_yaml_parse(const char *text, size_t length, struct cv_err *err)
@@ -295,7 +309,6 @@ struct cv_yaml *cv_yaml_parse(const char *text, size_t length, struct cv_err *er
         no_memory(&p);
         return NULL;
     }
-    yaml_parser_set_encoding(&p.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&p.parser, (const unsigned char *)text, length);
     int result = parse_document(&p);
     yaml_parser_delete(&p.parser);

@@ -1,12 +1,13 @@
 /*
  * YAML text as a tree, by libyaml: the only code that knows that library.
  *
- * The first document alone is read. What a plain scalar stands for is what YAML 1.1 says and
- * kubectl does: null, the booleans (yes, on and y among them), numbers, else text. A key may come
- * twice, as for kubectl: the last one counts, which is the reader's business. An alias is a copy of
- * what its anchor holds, and copies count like everything else against the bounds, so that a short
- * text can't become a large tree. Refused: merge keys, keys that are no scalars, tags other than
- * YAML's own for scalars.
+ * The text is UTF-8, or UTF-16 behind a byte order mark. The first document alone is read; what
+ * follows it without a document marker is an error. What a plain scalar stands for is what YAML 1.1
+ * says and kubectl does: null, the booleans (yes, on and y among them), numbers, else text. A key
+ * may come twice, as for kubectl: the last one counts, which is the reader's business. An alias is
+ * a copy of what its anchor holds, and copies count like everything else against the bounds, so
+ * that a short text can't become a large tree. Refused: merge keys, keys that are no scalars, tags
+ * other than YAML's own for scalars.
  */
 #ifndef CV_CODEC_YAML_H
 #define CV_CODEC_YAML_H

@@ -29,16 +29,15 @@ static unsigned digit_of(char character)
     return 16;
 }
 
-/* The integer that the digits make, rounded once; false when they are none, or too many for 64
- * bits. */
-static bool read_digits(const char *text, unsigned base, double *number)
+/* The integer that the digits make, rounded once; false when they are none, or it is over `max`. */
+static bool read_digits(const char *text, unsigned base, uint64_t max, double *number)
 {
     uint64_t value = 0;
     if (*text == '\0')
         return false;
     for (; *text != '\0'; text++) {
         const unsigned digit = digit_of(*text);
-        if (digit >= base || value > (UINT64_MAX - digit) / base)
+        if (digit >= base || value > (max - digit) / base)
             return false;
         value = value * base + digit;
     }
@@ -49,9 +48,12 @@ static bool read_digits(const char *text, unsigned base, double *number)
 static bool read_integer(const char *text, double *number)
 {
     const bool negative = *text == '-';
+    uint64_t max = UINT64_MAX;
     unsigned base = 10;
-    if (*text == '-' || *text == '+')
+    if (*text == '-' || *text == '+') {
+        max = (uint64_t)INT64_MAX + negative;
         text++;
+    }
     if (text[0] == '0' && text[1] != '\0') {
         text++;
         switch (*text) {
@@ -74,7 +76,7 @@ static bool read_integer(const char *text, double *number)
             base = 8;
         }
     }
-    if (!read_digits(text, base, number))
+    if (!read_digits(text, base, max, number))
         return false;
     if (negative)
         *number = -*number;
@@ -119,8 +121,27 @@ static double to_double(const char *text)
     return strtod(local, NULL);
 }
 
+static bool is_digit(char character)
+{
+    return character >= '0' && character <= '9';
+}
+
+static bool underscores_separate_digits(const char *text)
+{
+    for (const char *at = strchr(text, '_'); at != NULL; at = strchr(at + 1, '_')) {
+        if (at == text || !is_digit(at[-1]) || !is_digit(at[1]))
+            return false;
+    }
+    return true;
+}
+
+/* As go-yaml, the library of kubectl: the first character says whether it may be a number, and
+ * where underscores count for nothing. */
 static bool read_number(const char *text, bool *whole, double *number)
 {
+    if (!is_digit(text[0]) && text[0] != '+' && text[0] != '-' &&
+        (text[0] != '.' || !underscores_separate_digits(text)))
+        return false;
     char plain[NUMBER_MAX + 1];
     char *to = plain;
     for (const char *from = text; *from != '\0'; from++) {
@@ -128,7 +149,7 @@ static bool read_number(const char *text, bool *whole, double *number)
             *to++ = *from;
     }
     *to = '\0';
-    *whole = strchr("0123456789+-", text[0]) != NULL && read_integer(plain, number);
+    *whole = read_integer(plain, number);
     if (*whole)
         return true;
     if (!looks_like_float(plain))
