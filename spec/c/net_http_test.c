@@ -318,13 +318,15 @@ static void close_under_way_leaves_nothing(void **state)
 
 /* A look-up that hangs, and gives nothing in the end. */
 static volatile bool look_ups_hang;
+static char looked_up[128];
 
 __attribute__((visibility("default"))) int getaddrinfo(const char *name, const char *service,
                                                        const struct addrinfo *hints,
                                                        struct addrinfo **found)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
-    (void)name, (void)service, (void)hints, (void)found;
+    (void)hints, (void)found;
+    snprintf(looked_up, sizeof looked_up, "%s:%s", name, service);
     while (look_ups_hang)
         nanosleep(&pause, NULL);
     return EAI_NONAME;
@@ -361,6 +363,27 @@ static void hanging_look_up_is_left_alone(void **state)
     const int64_t until = cv_clock_ms() + LATE_MS;
     while (scratch_descriptors() > descriptors_before + 2 && cv_clock_ms() < until)
         step(5);
+}
+
+static void proxy_has_a_port(void **state)
+{
+    static const char *const expected[][2] = {
+        {"http://proxy.invalid", "proxy.invalid:80"},
+        {"http://proxy.invalid:8", "proxy.invalid:8"},
+        {"https://proxy.invalid", "proxy.invalid:443"},
+        {"socks5h://proxy.invalid", "proxy.invalid:1080"},
+    };
+    (void)state;
+    struct cv_http_request request = {
+        .target = {.url = "http://nobody.invalid/", .connect_ms = LATE_MS},
+        .method = "GET",
+        .timeout_ms = LATE_MS};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        request.target.proxy = expected[i][0];
+        ask(&told, &request);
+        assert_failed(&told, "engine_unreachable", "name can't be resolved");
+        assert_string_equal(looked_up, expected[i][1]);
+    }
 }
 
 static const char *close_in_a_child(void *context)
@@ -412,6 +435,7 @@ int main(void)
         TEST(abort_is_prompt_at_each_stage),
         TEST(close_under_way_leaves_nothing),
         TEST(hanging_look_up_is_left_alone),
+        TEST(proxy_has_a_port),
         TEST(close_in_a_forked_child_does_not_disturb_the_parent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@ local core = require "chamvi.sandbox.core"
 local http = require "chamvi.sandbox.http"
 local http_server = require "spec.support.http_server"
 local node_server = require "spec.support.node_server"
+local programs = require "spec.support.programs"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 local turns_during = require "spec.support.turns"
@@ -380,18 +381,27 @@ describe("http", function()
             assert.equal(before, proxied())
         end)
 
-        it("is taken from the environment only where that is asked for", function()
+        it("is taken from the environment only where that is asked for, and not for this machine", function()
             local program = ([[
                 local http = require "chamvi.sandbox.http"
-                local url = %q
-                io.write(http.request{ url = url }.body:match("GET") or "proxied", " ")
-                io.write(http.request{ url = url, proxy_env = true }.body:match("proxied"))
+                local function ask(url, proxy_env)
+                    local answer = http.request{ url = url, proxy_env = proxy_env }
+                    io.write(answer and answer.body:match("GET") or answer and "proxied" or "failed", " ")
+                end
+                ask(%q, true)
+                ask("http://engine.invalid/echo")
+                ask("http://engine.invalid/echo", true)
             ]]):format(on_tcp("/echo").url)
             local path = server.folder .. "/program.lua"
             scratch.write(path, program)
-            local interpreter = jit and "luajit" or "lua5.4"
-            assert.equal("GET proxied", scratch.shell(("http_proxy=%s no_proxy= %s %s"):format(
-                url(), interpreter, path)))
+            local function run(name, no_proxy)
+                return scratch.shell(("env -u http_proxy -u HTTP_PROXY %s=%s NO_PROXY=%s %s %s"):format(name, url(),
+                    no_proxy, programs.LUA, path))
+            end
+            assert.equal("GET failed proxied ", run("http_proxy", "''"))
+            assert.equal("GET failed proxied ", run("HTTP_PROXY", "127.0.0.1,other.invalid"))
+            assert.equal("GET failed failed ", run("HTTP_PROXY", "'*.invalid'"))
+            assert.equal("GET failed failed ", run("ALL_PROXY", "''"))
         end)
     end)
 

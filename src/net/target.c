@@ -3,7 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/un.h>
+
+#include "net/proxy.h"
 
 /* ---- the URL ------------------------------------------------------------------------------ */
 
@@ -59,6 +62,9 @@ static int split_url(struct cv_route *route, CURLU *url, const struct cv_target 
             result = no_memory(err);
         else
             snprintf(route->resource, size, "%s%s%s", path, query ? "?" : "", query ? query : "");
+        if (result == 0 && target->proxy_env && target->proxy == NULL && !route->unix_socket)
+            result =
+                cv_proxy_find(route->tls, host, port ? port : default_port, &route->proxy, err);
     }
     curl_free(scheme);
     curl_free(host);
@@ -128,20 +134,21 @@ static CURLcode set_tls(CURL *easy, const struct cv_target *target)
     return code;
 }
 
-static CURLcode set_proxy(CURL *easy, const struct cv_target *target)
+/* Nothing of it comes from the environment by libcurl, whose rules are others: see proxy.h. */
+static CURLcode set_proxy(CURL *easy, const char *proxy)
 {
-    if (target->unix_socket != NULL)
+    if (proxy == NULL)
         return curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    if (target->proxy != NULL) /* NOPROXY would else come from the environment */
-        curl_easy_setopt(easy, CURLOPT_NOPROXY, "");
-    if (target->proxy == NULL && target->proxy_env)
-        return CURLE_OK;
-    return curl_easy_setopt(easy, CURLOPT_PROXY, target->proxy == NULL ? "" : target->proxy);
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, "");
+    if (strncasecmp(proxy, "http://", 7) == 0)
+        curl_easy_setopt(easy, CURLOPT_PROXYPORT, 80L); /* where it names none */
+    return curl_easy_setopt(easy, CURLOPT_PROXY, proxy);
 }
 
 static CURLcode set_options(struct cv_route *route, CURL *easy, CURLU *url,
                             const struct cv_target *target)
 {
+    const char *proxy = target->proxy == NULL ? route->proxy : target->proxy;
     CURLcode code = curl_easy_setopt(easy, CURLOPT_CURLU, url);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, route->words);
     curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
@@ -155,7 +162,7 @@ static CURLcode set_options(struct cv_route *route, CURL *easy, CURLU *url,
     if (code == CURLE_OK)
         code = curl_easy_setopt(easy, CURLOPT_CONNECT_TO, route->connect_to);
     if (code == CURLE_OK)
-        code = set_proxy(easy, target);
+        code = set_proxy(easy, route->unix_socket ? NULL : proxy);
     if (code == CURLE_OK && route->tls)
         code = set_tls(easy, target);
     return code;
@@ -195,5 +202,6 @@ void cv_route_free(struct cv_route *route)
     curl_slist_free_all(route->connect_to);
     curl_url_cleanup(route->url);
     free(route->resource);
+    free(route->proxy);
     memset(route, 0, sizeof *route);
 }

@@ -33,8 +33,8 @@ struct cv_target {
     struct cv_pem key;
     const char *server_name; /* instead of the URL's host in TLS; NULL: that */
     bool insecure;           /* takes any certificate */
-    const char *proxy;       /* as CURLOPT_PROXY; NULL: none */
-    bool proxy_env;          /* without `proxy`: what http_proxy, https_proxy, no_proxy say */
+    const char *proxy;       /* URL, as CURLOPT_PROXY, but port 80 for http; NULL: none */
+    bool proxy_env;          /* without `proxy`: the one of the environment (proxy.h) */
     int64_t connect_ms;      /* bound for connecting, TLS included; over 0 */
 };
 
@@ -45,6 +45,7 @@ struct cv_route {
     char peer[128];      /* for messages: the socket's path, or host and port */
     char authority[256]; /* what Host says: host, and port where it is not the default */
     char *resource;      /* path and query, owned */
+    char *proxy;         /* the environment's, owned; NULL: none */
     bool tls;
     bool unix_socket;
     bool has_certificate; /* of the client */
