@@ -17,7 +17,6 @@ local FIRST_PAUSE_MS = 200
 local PAUSE_MAX_MS = 5000
 local ASKED_PAUSE_MAX_MS = 10000
 local LAST_TRY_MS = 1000 -- a try has at least this, however little is left
-local USER_AGENT = "chamvi-sandbox"
 
 ---@class chamvi.KubernetesApi
 ---@field namespace string
@@ -114,7 +113,6 @@ end
 local function request_of(config, options, method, path, headers)
     options.url, options.method = config.server .. path, method
     options.headers = options.headers or {}
-    options.headers["User-Agent"] = USER_AGENT
     for name, value in pairs(headers) do
         options.headers[name] = value
     end

@@ -222,6 +222,9 @@ static void malformed_request_is_refused(void **state)
     request.headers = (struct cv_strings){"Upgrade\0c", 9, 2};
     assert_int_equal(cv_net_stream(&net, &request, &err), 0);
     assert_string_equal(err.code, "invalid_request");
+    request.headers = (struct cv_strings){"User-Agent\0c", 12, 2}; /* it has one */
+    assert_int_equal(cv_net_stream(&net, &request, &err), 0);
+    assert_string_equal(err.code, "invalid_request");
     request.headers = (struct cv_strings){0};
     request.upgrade = "tcp\r\n";
     assert_int_equal(cv_net_stream(&net, &request, &err), 0);

@@ -273,7 +273,8 @@ static int put_fields(struct cv_stream *stream, const struct cv_strings *headers
                       struct cv_err *err)
 {
     static const char *const own[] = {
-        "host", "connection", "upgrade", "content-length", "transfer-encoding", "expect", NULL};
+        "host",           "user-agent",        "connection", "upgrade",
+        "content-length", "transfer-encoding", "expect",     NULL};
     const char *name = headers->bytes;
     for (uint32_t i = 0; i < headers->count; i += 2) {
         const char *value = cv_strings_next(name);
