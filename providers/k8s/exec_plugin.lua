@@ -2,6 +2,7 @@
 -- v1beta1. Run without a terminal and without standard input, so that `interactiveMode: Always` is refused.
 
 local base64 = require "chamvi.sandbox.base64"
+local compat = require "chamvi.sandbox.compat"
 local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 local native = require "chamvi.sandbox.core"
@@ -18,8 +19,9 @@ local EXTENSION = "client.authentication.k8s.io/exec"
 local TIMEOUT_MS = 60000
 local ARGUMENT_SECRET_BYTES = 3 -- shorter ones can't be told from the words around them
 
-local function failed(message, detail)
-    return errors.sandbox("credentials_failed", message, { detail = detail })
+-- The place in the kubeconfig names the plugin: a command may hold what is secret.
+local function failed(exec, what, more)
+    return errors.sandbox("credentials_failed", ("%s: the credential plugin %s"):format(exec.where, what), more)
 end
 
 --- What is wrong with the `exec` of a user, to be read after the field's name; nil when nothing is.
@@ -93,32 +95,41 @@ local function add_argument(secrets, argument)
     end
 end
 
--- Its words without the values that the kubeconfig gives it.
-local function without_secrets(exec, words)
+-- What it said without the values that the kubeconfig gives it.
+local function without_secrets(exec, result)
     local secrets = {}
+    add_argument(secrets, exec.command)
+    add_argument(secrets, exec.command:match("[^/]*$"))
     for _, variable in ipairs(exec.env or {}) do
         table.insert(secrets, variable.value or "")
     end
     for _, argument in ipairs(exec.args or {}) do
         add_argument(secrets, argument)
     end
-    return redact(words, secrets)
+    local words = redact(result.stderr, secrets)
+    if not result.stderr_truncated then
+        return words
+    end
+    local longest = 0 -- of which a part may be at the end
+    for _, secret in ipairs(secrets) do
+        longest = math.max(longest, #secret)
+    end
+    return compat.cut(words, math.max(#words - longest, 0))
 end
 
 local function of_type(value, expected)
     return type(value) == expected and value ~= "" and value or nil
 end
 
-local function read(exec, name, result)
+local function read(exec, result)
     if result.stdout_truncated then
-        return nil, failed(("the credential plugin %s printed more than %d bytes"):format(name,
-            constants.OUTPUT_MAX_BYTES))
+        return nil, failed(exec, ("printed more than %d bytes"):format(constants.OUTPUT_MAX_BYTES))
     end
     local answer = native.json_decode(result.stdout)
     if type(answer) ~= "table" or answer.kind ~= "ExecCredential" then
-        return nil, failed(("the credential plugin %s printed no ExecCredential"):format(name))
+        return nil, failed(exec, "printed no ExecCredential")
     elseif answer.apiVersion ~= exec.apiVersion then
-        return nil, failed(("the credential plugin %s does not answer in %s"):format(name, exec.apiVersion))
+        return nil, failed(exec, "does not answer in " .. exec.apiVersion)
     end
     local status = of_type(answer.status, "table") or {}
     local credential = {
@@ -127,17 +138,17 @@ local function read(exec, name, result)
         key = of_type(status.clientKeyData, "string"),
     }
     if not credential.token and not credential.cert then
-        return nil, failed(("the credential plugin %s gave neither a token nor a certificate"):format(name))
+        return nil, failed(exec, "gave neither a token nor a certificate")
     elseif credential.token and credential.token:find("%c") then
-        return nil, failed(("the credential plugin %s gave a token with control characters"):format(name))
+        return nil, failed(exec, "gave a token with control characters")
     elseif (credential.cert == nil) ~= (credential.key == nil) then
-        return nil, failed(("the credential plugin %s gave a certificate without its key, or a key alone"):format(name))
+        return nil, failed(exec, "gave a certificate without its key, or a key alone")
     end
     local expiry = status.expirationTimestamp
     if expiry ~= nil and expiry ~= native.null then
         credential.expires_at = rfc3339.parse(expiry)
         if not credential.expires_at then
-            return nil, failed(("the credential plugin %s gave an expirationTimestamp that is no time"):format(name))
+            return nil, failed(exec, "gave an expirationTimestamp that is no time")
         end
     end
     return credential
@@ -150,20 +161,19 @@ end
 ---@field expires_at? integer epoch milliseconds
 
 --- Runs the plugin. Waits, a minute at most.
----@param exec table the checked `exec` of a user
+---@param exec table the checked `exec` of a user; `where` says where it stands, for errors
 ---@param cluster table the cluster as kubeconfig.lua keeps it
 ---@param signal? chamvi.Signal
 ---@return chamvi.K8sCredential|nil
 ---@return chamvi.Error? err `credentials_failed`, with the plugin's stderr in `detail`
 function exec_plugin.run(exec, cluster, signal)
-    local name = exec.command:match("[^/]*$")
     local info = native.json_encode({
         kind = "ExecCredential",
         apiVersion = exec.apiVersion,
         spec = { interactive = false, cluster = exec.provideClusterInfo and cluster_info(cluster) or nil },
     })
     if not info then
-        return nil, failed(("what the credential plugin %s is to be told has no JSON form"):format(name))
+        return nil, failed(exec, "can't be run: what it is to be told has no JSON form")
     end
     local argv = { exec.command }
     for _, argument in ipairs(exec.args or {}) do
@@ -176,19 +186,17 @@ function exec_plugin.run(exec, cluster, signal)
         if err.code == "aborted" then
             return nil, err
         end
-        return nil, errors.sandbox("credentials_failed", ("the credential plugin %s can't be run"):format(name),
-            { cause = err })
+        return nil, failed(exec, "can't be run", { cause = err })
     elseif result.status == "timed_out" then
-        return nil, failed(("the credential plugin %s ran for more than %d s"):format(name, TIMEOUT_MS / 1000))
+        return nil, failed(exec, ("ran for more than %d s"):format(TIMEOUT_MS / 1000))
     elseif result.exit_code == 127 then
-        local hint = exec.installHint and ": " .. exec.installHint or ""
-        return nil, failed(("the credential plugin %s was not found%s"):format(name, hint),
-            without_secrets(exec, result.stderr))
+        return nil, failed(exec, exec.installHint and "was not found; its installHint tells how to get it"
+            or "was not found", { detail = without_secrets(exec, result) })
     elseif result.exit_code ~= 0 then
-        return nil, failed(("the credential plugin %s failed with exit code %d"):format(name, result.exit_code),
-            without_secrets(exec, result.stderr))
+        return nil, failed(exec, ("failed with exit code %d"):format(result.exit_code),
+            { detail = without_secrets(exec, result) })
     end
-    return read(exec, name, result)
+    return read(exec, result)
 end
 
 return exec_plugin

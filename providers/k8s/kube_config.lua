@@ -30,9 +30,12 @@ local function start_plugin(state)
     local run = { signal = signals.new(), waiters = 0 }
     state.run = run
     run.future = task.start(function()
-        local credential, err = exec_plugin.run(state.user.exec, state.cluster, run.signal)
+        local ok, credential, err = pcall(exec_plugin.run, state.user.exec, state.cluster, run.signal)
         if state.run == run then
-            state.run, state.credential = nil, credential
+            state.run, state.credential = nil, ok and credential or nil
+        end
+        if not ok then
+            error(credential, 0)
         end
         return credential, err
     end)
@@ -73,11 +76,10 @@ end
 -- The file is read each time, since it is replaced before its token expires; while that can't be done the last one
 -- that was read has to do, and before that the token beside it.
 local function file_token(state)
-    local name = state.user.token_file
-    local content, why = kubeconfig_file.read_bytes(name, TOKEN_MAX_BYTES)
+    local content, why = kubeconfig_file.read_bytes(state.user.token_file, TOKEN_MAX_BYTES)
     local token = content and content:gsub("^%s+", ""):gsub("%s+$", "")
     if token and token:find("%c") then
-        token, why = nil, name .. " holds control characters"
+        token, why = nil, "it holds control characters"
     end
     if token and token ~= "" then
         state.last_token = token
@@ -88,7 +90,7 @@ local function file_token(state)
         return token
     end
     return nil, errors.sandbox("credentials_failed",
-        ("there is no token in the token file: %s"):format(why or name .. " is empty"))
+        ("%s: there is no token in the token file: %s"):format(state.user.token_where, why or "it is empty"))
 end
 
 -- The Authorization field, and the certificate that belongs to it; nil, err.

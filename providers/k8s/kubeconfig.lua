@@ -37,7 +37,9 @@ end
 
 -- Whole entries of the first file that has one of the name; the first current-context.
 local function merge(into, file)
-    into.current_context = into.current_context or file.current_context
+    if not into.current_context then
+        into.current_context, into.current_where = file.current_context, file.current_where
+    end
     for _, kind in ipairs({ "clusters", "contexts", "users" }) do
         for name, entry in pairs(file[kind]) do
             into[kind][name] = into[kind][name] or entry
@@ -205,9 +207,12 @@ local function check_user(user)
             return nil, err
         end
     end
-    local what = user.exec and exec_plugin.wrong(user.exec)
-    if what then
-        return wrong(user, ".exec" .. what)
+    if user.exec then
+        user.exec.where = user.where .. ".exec"
+        local what = exec_plugin.wrong(user.exec)
+        if what then
+            return wrong(user.exec, what)
+        end
     end
     for _, name in ipairs({ "token", "as", "as-uid" }) do
         if user[name] and user[name]:find("%c") then
@@ -224,6 +229,7 @@ local function check_user(user)
     return {
         token = user.token,
         token_file = user.tokenFile,
+        token_where = user.where .. ".tokenFile",
         username = basic and (user.username or ""),
         password = basic and (user.password or ""),
         cert = user["client-certificate-data"],
@@ -236,15 +242,6 @@ local function check_user(user)
 end
 
 -- ---- choosing -----------------------------------------------------------------------------------------------
-
-local function names_of(entries)
-    local names = {}
-    for name in pairs(entries) do
-        table.insert(names, ("%q"):format(name))
-    end
-    table.sort(names)
-    return names[1] and table.concat(names, ", ") or "none"
-end
 
 local function named(merged, kind, context, name)
     if not name then
@@ -260,13 +257,12 @@ end
 local function choose(merged, wanted)
     local name = wanted or merged.current_context
     if not name then
-        return nil, kubeconfig_file.error("the kubeconfig has no current-context; give a context: there are "
-            .. names_of(merged.contexts))
+        return nil, kubeconfig_file.error("the kubeconfig has no current-context: set it, or give the option context")
     end
     local context = merged.contexts[name]
     if not context then
-        return nil, kubeconfig_file.error(("there is no context %q; there are %s"):format(name,
-            names_of(merged.contexts)))
+        return nil, kubeconfig_file.error(wanted and ("the kubeconfig has no context %q"):format(wanted)
+            or merged.current_where .. ": there is no context of that name")
     end
     local cluster, err = named(merged, "cluster", context, context.cluster)
     if not cluster then
@@ -319,7 +315,9 @@ local function in_cluster(system)
     if not namespace or namespace == "" then
         namespace = trimmed_file(folder .. "/namespace") or "default"
     end
-    return kube_config.new({ namespace = namespace }, cluster, { token_file = folder .. "/token", headers = {} })
+    local token = folder .. "/token"
+    local user = { token_file = token, token_where = token, headers = {} }
+    return kube_config.new({ namespace = namespace }, cluster, user)
 end
 
 --- Reads the kubeconfig and chooses a context of it. Contacts nothing.

@@ -27,7 +27,15 @@ local function typed(expected)
     end
 end
 
-local text, boolean = typed("string"), typed("boolean")
+local string_of, boolean = typed("string"), typed("boolean")
+
+-- No field may hold a NUL byte: paths and programs end there.
+local function text(value, where)
+    if string_of(value, where):find("\0", 1, true) then
+        problem(where, "has a NUL byte")
+    end
+    return value
+end
 
 -- A list has no other keys than 1 to its length, and a map, which may be empty, no element 1.
 local function list(value, where)
@@ -184,6 +192,7 @@ local function check(tree, file)
     current = (current == nil or current == native.null) and "" or text(current, "current-context")
     return {
         current_context = current ~= "" and current or nil,
+        current_where = file.path .. ": current-context",
         clusters = named(tree.clusters, "clusters", file, "cluster", CLUSTER),
         contexts = named(tree.contexts, "contexts", file, "context", CONTEXT),
         users = named(tree.users, "users", file, "user", USER),
@@ -201,20 +210,20 @@ end
 ---@param name string
 ---@param max integer
 ---@return string|nil
----@return string? why
+---@return string? why the system's words, without the name
 ---@return boolean? missing there is no such file
 function kubeconfig_file.read_bytes(name, max)
     local file, why, number = io.open(name, "rb")
     if not file then
-        return nil, why, number == 2 -- ENOENT
+        return nil, why:match(": ([^:]*)$") or why, number == 2 -- ENOENT
     end
     local content
     content, why = file:read(max + 1)
     file:close()
     if not content and why then -- such as a folder
-        return nil, ("%s: %s"):format(name, why)
+        return nil, why
     elseif content and #content > max then
-        return nil, ("%s: longer than %d bytes"):format(name, max)
+        return nil, ("longer than %d bytes"):format(max)
     end
     return content or ""
 end
@@ -230,6 +239,7 @@ end
 
 ---@class chamvi.KubeConfigFile
 ---@field current_context? string
+---@field current_where string the field, for errors
 ---@field clusters table<string, table> the known fields by their names in the file, and `where`
 ---@field contexts table<string, table>
 ---@field users table<string, table>
@@ -243,7 +253,7 @@ function kubeconfig_file.read(name)
     if missing then
         return false
     elseif not content then
-        return nil, kubeconfig_file.error("the kubeconfig can't be read: " .. why)
+        return nil, kubeconfig_file.error(("the kubeconfig %s can't be read: %s"):format(name, why))
     end
     local tree, _, wrong = native.yaml_decode(content)
     if tree == nil then

@@ -1,6 +1,7 @@
 -- Credentials of a kubeconfig that change: token files and plugins; and what a server sees of them.
 
 local core = require "chamvi.sandbox.core"
+local exec_plugin = require "chamvi.sandbox.k8s.exec_plugin"
 local http = require "chamvi.sandbox.http"
 local http_server = require "spec.support.http_server"
 local k8s = require "chamvi.sandbox.k8s"
@@ -60,13 +61,23 @@ describe("the credentials of a kubeconfig", function()
 
         it("or are those beside it, or an error", function()
             assert.equal("Bearer beside", authorization(load("tokenFile: token, token: beside")))
-            assert_failed("token: No such file", load("tokenFile: token"):request_options())
-            place:write("token", "")
-            assert_failed("token is empty", load("tokenFile: token"):request_options())
-            place:write("token", "first\nsecond")
-            assert_failed("token holds control characters", load("tokenFile: token"):request_options())
-            place:write("token", ("x"):rep(65537))
-            assert_failed("longer than 65536 bytes", load("tokenFile: token"):request_options())
+            -- The path may be the token itself, in the wrong field.
+            local function fails(words)
+                local place_of = "config: users[1].user.tokenFile: "
+                local err = assert_failed(place_of .. "there is no token in the token file: " .. words,
+                    load("tokenFile: secret"):request_options())
+                assert.is_nil(err.message:find("secret", 1, true), err.message)
+            end
+            fails("No such file or directory")
+            place:write("secret", "")
+            fails("it is empty")
+            place:write("secret", "first\nsecond")
+            fails("it holds control characters")
+            place:write("secret", ("x"):rep(65537))
+            fails("longer than 65536 bytes")
+            os.remove(place.folder .. "/secret")
+            scratch.shell("mkdir " .. place.folder .. "/secret")
+            fails("Is a directory")
         end)
     end)
 
@@ -239,19 +250,50 @@ print(config:request_options().headers.Authorization)
 
         it("fail when they print too much", function()
             place:program("plugin", "head -c 70000 /dev/zero | tr '\\0' x\n")
-            assert_failed("the credential plugin plugin printed more than 65536 bytes",
+            assert_failed("config: users[1].user.exec: the credential plugin printed more than 65536 bytes",
                 load(exec("command: ./plugin")):request_options())
         end)
 
         it("are found on PATH, or not, with the hint", function()
-            assert_failed("nonexistent-plugin was not found: get it there",
+            assert_failed("plugin was not found; its installHint tells how to get it",
                 load(exec("command: nonexistent-plugin, installHint: get it there")):request_options())
             assert_failed("plugin was not found", load(exec("command: ./plugin")):request_options())
         end)
 
+        it("fail without a word of the command, which may hold a secret", function()
+            for _, command in ipairs({ "secret", "./secret", "/bin/x --token=secret", "'secret\n x'", place.folder }) do
+                local err = assert_failed("config: users[1].user.exec: the credential plugin ",
+                    load(exec(("command: %s, installHint: secret"):format(command))):request_options())
+                assert.is_nil((err.message .. err.detail):find("secret", 1, true), err.detail)
+                assert.is_nil(err.detail:find(place.folder, 1, true), err.detail)
+            end
+            place:program("secret", 'echo "$0: log in first; --token=abc" >&2\nexit 1\n')
+            local err = assert_failed("exit code 1", load(exec("command: ./secret, args: [abc]")):request_options())
+            assert.equal("***: log in first; --token=***\n", err.detail)
+            -- Cut in the middle of the last one.
+            place:program("plugin", 'for i in 1 2 3 4 5 6 7; do echo "$1" >&2; done\nexit 1\n')
+            err = assert_failed("exit code 1", load(exec("command: ./plugin, args: ['" .. ("s"):rep(9999) .. "']"))
+                :request_options())
+            assert.is_nil(err.detail:find("s", 1, true))
+        end)
+
+        it("run anew after one that raised", function()
+            plugin('{"token": "abc"}')
+            local config = load(exec("command: ./plugin"))
+            local run = exec_plugin.run
+            exec_plugin.run = function()
+                error("on purpose", 0)
+            end
+            local ok, err = pcall(config.request_options, config)
+            exec_plugin.run = run
+            assert.is_false(ok)
+            assert.equal("on purpose", err)
+            assert.equal("Bearer abc", authorization(config))
+        end)
+
         it("fail with its words, but not with what the kubeconfig gave it", function()
             place:program("plugin", 'echo "log in with $TOKEN first" >&2\necho stdout-secret\nexit 3\n')
-            local err = assert_failed("the credential plugin plugin failed with exit code 3",
+            local err = assert_failed("the credential plugin failed with exit code 3",
                 load(exec("command: ./plugin, env: [{name: TOKEN, value: 'a%s.c'}]")):request_options())
             assert.equal("log in with *** first\n", err.detail)
             place:program("plugin", 'echo "$*; ${2#*=}; ${3#-p}; $5" >&2\nexit 3\n')

@@ -77,9 +77,8 @@ clusters:
         config = assert(k8s.load_kube_config({ path = path, context = "a" }))
         assert.equal("default", config.namespace)
         assert.same({}, config:request_options().headers)
-        assert_refused('give a context: there are "a", "b"', k8s.load_kube_config({ path = path }))
-        assert_refused('there is no context "c"; there are "a", "b"',
-            k8s.load_kube_config({ path = path, context = "c" }))
+        assert_refused("give the option context", k8s.load_kube_config({ path = path }))
+        assert_refused('the kubeconfig has no context "c"', k8s.load_kube_config({ path = path, context = "c" }))
     end)
 
     it("raises for wrong options", function()
@@ -317,6 +316,8 @@ users:
 
     it("names the file and the field of what is wrong, and no value", function()
         local pem = place:write("nopem", "secret")
+        place:write("pem", CA)
+        scratch.shell("mkdir " .. place.folder .. "/folder-secret")
         for fields, words in pairs({
             ["token: 123"] = "users[1].user.token must be a string",
             ["token: yes"] = "users[1].user.token must be a string",
@@ -327,7 +328,10 @@ users:
             ["client-certificate-data: c2VjcmV0"] = "client certificate without its key",
             ["client-certificate-data: c2VjcmV0, client-key-data: c2VjcmV0"] = ".client-certificate-data is no PEM",
             ["client-certificate: nopem, client-key: nopem"] = ".client-certificate is no PEM",
-            ["client-certificate: missing, client-key: nopem"] = "missing: No such file",
+            ["client-certificate: secret, client-key: nopem"] = ".client-certificate can't be read: No such file",
+            ["client-certificate: pem, client-key: c2VjcmV0/secret=="] = ".client-key can't be read: No such file",
+            ["client-certificate: pem, client-key: pem/secret"] = ".client-key can't be read: Not a directory",
+            ["client-certificate: pem, client-key: folder-secret"] = ".client-key can't be read: Is a directory",
             ["client-certificate: nopem, client-certificate-data: c2VjcmV0, client-key: nopem"] =
                 "has both client-certificate and client-certificate-data",
             ["auth-provider: {name: secret}"] = "users[1].user.auth-provider is not supported",
@@ -341,6 +345,11 @@ users:
             ["exec: secret"] = "users[1].user.exec must be a map",
             ["exec: {args: [secret, 1]}"] = "users[1].user.exec.args[2] must be a string",
             ["exec: {env: [{name: VAR, value: {}}]}"] = "users[1].user.exec.env[1].value must be a string",
+            ["tokenFile: \"secret\\0\""] = "users[1].user.tokenFile has a NUL byte",
+            ["exec: {command: \"secret\\0\"}"] = "users[1].user.exec.command has a NUL byte",
+            ["exec: {args: [\"secret\\0\"]}"] = "users[1].user.exec.args[1] has a NUL byte",
+            ["exec: {env: [{name: \"secret\\0\"}]}"] = "users[1].user.exec.env[1].name has a NUL byte",
+            ["exec: {env: [{name: VAR, value: \"secret\\0\"}]}"] = "users[1].user.exec.env[1].value has a NUL byte",
             ["exec: {provideClusterInfo: secret}"] = ".exec.provideClusterInfo must be a boolean",
             ["exec: {apiVersion: client.authentication.k8s.io/v1}"] = ".exec.command is missing",
             ["exec: {command: secret, apiVersion: client.authentication.k8s.io/v1alpha1}"] = ".apiVersion must be",
@@ -371,6 +380,8 @@ users:
             ["insecure-skip-tls-verify: 'true'"] = ".insecure-skip-tls-verify must be a boolean",
             ["insecure-skip-tls-verify: true, certificate-authority: nopem"] = "no PEM",
             ["proxy-url: 'ftp://secret'"] = ".proxy-url must be an http, https or socks5 URL",
+            ["certificate-authority: secret"] = ".certificate-authority can't be read: No such file",
+            ["tls-server-name: \"secret\\0\""] = "clusters[1].cluster.tls-server-name has a NUL byte",
             ["certificate-authority-data: '*'"] = ".certificate-authority-data is no Base64",
         }) do
             local err = assert_refused(words, load("", fields))
@@ -389,6 +400,9 @@ users:
             ["apiVersion: v2"] = 'apiVersion must be "v1"',
             ["kind: Secret"] = 'kind must be "Config"',
             ["current-context: 1"] = "current-context must be a string",
+            ["current-context: secret"] = "config: current-context: there is no context of that name",
+            ["contexts: [{name: secret}]"] = "has no current-context: set it, or give the option context",
+            ["contexts: [{name: \"secret\\0\"}]"] = "config: contexts[1].name has a NUL byte",
             ["clusters: {secret: x}"] = "clusters must be a list",
             ["clusters: [secret]"] = "clusters[1] must be a map",
             ["clusters: [{name: [secret]}]"] = "clusters[1].name must be a string",
