@@ -1,6 +1,7 @@
 -- Requests to a Kubernetes API server: credentials, tries, and what its refusals mean.
 -- https://kubernetes.io/docs/reference/using-api/api-concepts/
 
+local base64 = require "chamvi.sandbox.base64"
 local compat = require "chamvi.sandbox.compat"
 local errors = require "chamvi.sandbox.errors"
 local http = require "chamvi.sandbox.http"
@@ -52,18 +53,22 @@ function apis.escape(text)
     end))
 end
 
--- A text of a server without the credential of the request, which it may have repeated, in JSON too.
-local function without_credential(answer, text)
-    local credential = (answer.authorization or ""):match("^%S+%s+(.*)$") or answer.authorization or ""
-    local escaped = native.json_encode({ credential }) or ""
-    return redact(text, { credential, escaped:sub(3, -3), (credential:gsub("/", "\\/")) })
+--- A text of a server without the credential of the request, which it may have repeated: as it was sent, or the
+--- password in it.
+---@param answer table what `Api:authorized` got
+---@param text string
+---@return string
+function apis.without_credential(answer, text)
+    local scheme, credential = (answer.authorization or ""):match("^(%S+) (.*)$")
+    local pair = scheme == "Basic" and base64.decode(credential) or ""
+    return redact(text, { credential or "", pair:match(":(.*)$") or "" })
 end
 
 -- What the server says in the body of a failure, or whatever a body is, in one line.
 local function words_of(answer)
     local decoded = native.json_decode_answer(answer.body or "")
     local words = type(decoded) == "table" and decoded.message
-    words = without_credential(answer, type(words) == "string" and words or answer.body or "")
+    words = apis.without_credential(answer, type(words) == "string" and words or answer.body or "")
     words = words:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")
     return words == "" and "it said nothing" or compat.cut(words, 512)
 end
@@ -105,7 +110,7 @@ function Api:failure(answer, act)
         code = "conflict"
     end
     return errors.sandbox(code, ("%s failed: the API server says %d: %s%s"):format(act.doing, status, words, advice), {
-        detail = answer.body and without_credential(answer, answer.body),
+        detail = answer.body and apis.without_credential(answer, answer.body),
     })
 end
 
@@ -143,7 +148,7 @@ function Api:authorized(method, path, headers, signal, send)
         end
         value, err, refusal = send(request_of(config, options, method, path, headers))
         local answer = value or refusal
-        if answer and answer.status then
+        if answer then
             answer.authorization = options.headers.Authorization
         end
         if not answer or answer.status ~= 401 or not config:refused(options) then

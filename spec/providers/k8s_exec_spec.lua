@@ -192,6 +192,12 @@ for _, version in ipairs({ "v5", "v4" }) do
             end
         end)
 
+        it("shows no credential that the status repeats", function()
+            fault({ status = '{"status":"Failure","reason":"InternalError","message":"no ' .. server.token .. '"}' })
+            local err = is_lost(client:exec(name, { argv = { "true" } }))
+            assert.is_truthy(err.message:find("InternalError: no ***", 1, true), err.message)
+        end)
+
         it("has its status whole when that comes in many frames", function()
             fault({ fragments = 20 })
             local result = assert(client:exec(name, { argv = sh("exit 9") }))

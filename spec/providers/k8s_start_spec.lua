@@ -267,6 +267,27 @@ describe("the start of a pod", function()
         end
     end)
 
+    it("shows no password that the server repeats, however it writes it", function()
+        local password = 's3/&"é ü<5'
+        server:order({ tokens = {}, rules = {} })
+        local text = scratch.read(server:kubeconfig("x"))
+        local path = server.folder .. "/basic"
+        scratch.write(path, (text:gsub("token: [^}\n]*", function()
+            return ("username: alice, password: '%s'"):format(password)
+        end)))
+        local options = { kube_config = assert(k8s.load_kube_config({ path = path })) }
+        for _, written in ipairs({ 's3\\/&\\"é ü<5', 's3/\\u0026\\u0022\\u00e9 \\u00FC\\u003c5',
+            '\\u0073\\u0033/&\\"é ü<5' }) do
+            local body = ('{"kind":"Status","message":"alice:%s, \\\\","alice:%s":["\\""]}'):format(written, written)
+            server:order({ rules = { { path = "/pods", times = 1, status = 401, body = body } } })
+            local workspace, err = provider(options):create({ run_id = "run" })
+            assert.is_nil(workspace)
+            local cause = err.cause or err
+            assert.equal('{"kind":"Status","message":"alice:***, \\\\","alice:***":["\\""]}', cause.detail)
+            assert.is_truthy(cause.message:find("says 401: alice:***, \\;", 1, true), cause.message)
+        end
+    end)
+
     -- ---- The way to the server -----------------------------------------------------------------
 
     it("makes one pod, wherever the way to it is cut", function()
