@@ -7,6 +7,8 @@ local names = {}
 
 names.CONTAINER = "sandbox"
 names.POD_PREFIX = "chamvi-ws-"
+names.WORKSPACE_VOLUME = "workspace"
+names.TMP_VOLUME = "tmp"
 
 local LABEL_MAX_BYTES = 63
 local SUBDOMAIN_MAX_BYTES = 253

@@ -43,6 +43,10 @@ local CONTAINER = {
     image = "is the option `image`",
     workingDir = IDENTITY,
 }
+local LIMIT = "is one of the option `limits`"
+local LIMITS = { cpu = LIMIT, memory = LIMIT, ["ephemeral-storage"] = LIMIT }
+local OWN_VOLUMES = { [names.WORKSPACE_VOLUME] = true, [names.TMP_VOLUME] = true }
+local OWN_FOLDERS = { [constants.WORKSPACE_ROOT] = true, ["/tmp"] = true }
 local PORT = { hostPort = SECURITY, hostIP = SECURITY }
 local HANDLER = { host = "would have the node reach other places" }
 local LABELS = { [constants.RUN_LABEL] = IDENTITY, [constants.WORKSPACE_LABEL] = IDENTITY }
@@ -126,6 +130,7 @@ end
 local function look_at_volume(path, volume)
     local wrong = type(volume.name) ~= "string" and wrong_field(path, "it must have a name")
         or only(path, volume, VOLUMES, "volumes of this kind are not for workspaces")
+        or OWN_VOLUMES[volume.name] and ('has the volume "%s", which %s'):format(volume.name, IDENTITY)
     if wrong or is_null(volume.projected) then
         return wrong
     end
@@ -225,11 +230,42 @@ local function look_at_handlers(path, holder)
     end
 end
 
+local function normalized(path)
+    local parts = {}
+    for part in path:gmatch("[^/]+") do
+        if part == ".." then
+            table.remove(parts)
+        elseif part ~= "." then
+            table.insert(parts, part)
+        end
+    end
+    return "/" .. table.concat(parts, "/")
+end
+
+local function look_at_mount(path, mount)
+    if type(mount.name) ~= "string" then
+        return wrong_field(path, "it must have a name")
+    elseif OWN_VOLUMES[mount.name] then
+        return ('has the mount "%s" in "%s", which %s'):format(mount.name, path, IDENTITY)
+    elseif OWN_FOLDERS[normalized(tostring(mount.mountPath))] then
+        return wrong_field(path .. ".mountPath", "another volume is there")
+    end
+end
+
+-- What the container that commands run in must keep.
+local function look_at_own(path, container)
+    local resources = container.resources
+    return look(path .. ".resources", resources, {})
+        or resources and look(path .. ".resources.limits", resources.limits, LIMITS)
+        or look_at_list(path .. ".volumeMounts", container.volumeMounts, look_at_mount)
+end
+
 local function look_at_container(path, container, is_own)
     if type(container.name) ~= "string" then
         return wrong_field(path, "it must have a name")
     end
     return look(path, container, is_own and CONTAINER or {})
+        or is_own and look_at_own(path, container)
         or look_at_security(path .. ".securityContext", container.securityContext)
         or look_at_list(path .. ".ports", container.ports, function(port_path, port)
             return look(port_path, port, PORT)

@@ -90,8 +90,8 @@ local function container_of(given)
             seccompProfile = { type = "RuntimeDefault" },
         },
         volumeMounts = {
-            { name = "workspace", mountPath = constants.WORKSPACE_ROOT },
-            { name = "tmp", mountPath = "/tmp" },
+            { name = names.WORKSPACE_VOLUME, mountPath = constants.WORKSPACE_ROOT },
+            { name = names.TMP_VOLUME, mountPath = "/tmp" },
         },
     }
 end
@@ -126,8 +126,8 @@ function pod.body(given)
             },
             containers = { container_of(given) },
             volumes = {
-                { name = "workspace", emptyDir = { sizeLimit = given.limits.storage } },
-                { name = "tmp", emptyDir = { medium = "Memory", sizeLimit = constants.TMP_SIZE } },
+                { name = names.WORKSPACE_VOLUME, emptyDir = { sizeLimit = given.limits.storage } },
+                { name = names.TMP_VOLUME, emptyDir = { medium = "Memory", sizeLimit = constants.TMP_SIZE } },
             },
         },
     }

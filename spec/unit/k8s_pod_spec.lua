@@ -189,6 +189,46 @@ describe("overrides", function()
         end
     end)
 
+    it("may not take away what limits a workspace", function()
+        local null = sandbox.null
+        local function own(fields)
+            fields.name = "sandbox"
+            return { spec = { containers = { fields } } }
+        end
+        refused(own({ resources = null }), '"spec.containers[1].resources": it must be a table')
+        refused(own({ resources = { limits = null } }), '"spec.containers[1].resources.limits": it must be a table')
+        for _, name in ipairs({ "cpu", "memory", "ephemeral-storage" }) do
+            for _, amount in ipairs({ null, "900Gi" }) do
+                refused(own({ resources = { limits = { [name] = amount } } }),
+                    ('"spec.containers[1].resources.limits.%s", which is one of the option `limits`'):format(name))
+            end
+        end
+        refused(own({ volumeMounts = null }), '"spec.containers[1].volumeMounts": it must be a list')
+        refused(own({ volumeMounts = { { mountPath = "/x" } } }), "spec.containers[1].volumeMounts[1]")
+        for _, name in ipairs({ "workspace", "tmp" }) do
+            refused(own({ volumeMounts = { { name = name, readOnly = true } } }), ('has the mount "%s"'):format(name))
+            refused({ spec = { volumes = { { name = name, emptyDir = { sizeLimit = "900Gi" } } } } },
+                ('has the volume "%s"'):format(name))
+            refused({ spec = { volumes = { { name = name, emptyDir = null } } } }, ('has the volume "%s"'):format(name))
+        end
+        refused({ spec = { volumes = null } }, '"spec.volumes": it must be a list')
+        refused({ spec = { containers = null } }, '"spec.containers": it must be a list')
+        for _, path in ipairs({ "/workspace", "/workspace/", "//tmp", "/x/../tmp/.", "tmp" }) do
+            refused(own({ volumeMounts = { { name = "v", mountPath = path } } }),
+                '"spec.containers[1].volumeMounts[1].mountPath"')
+        end
+        local made = taken(own({
+            resources = { requests = { cpu = "10m" }, limits = { ["example.com/gpu"] = 1 } },
+            volumeMounts = { { name = "v", mountPath = "/workspace/cache" } },
+        })).spec.containers[1]
+        assert.same({ cpu = "500m", memory = "1Gi", ["ephemeral-storage"] = "3Gi", ["example.com/gpu"] = 1 },
+            made.resources.limits)
+        assert.equal(3, #made.volumeMounts)
+        -- Another container's are its own.
+        taken({ spec = { containers = { { name = "more", resources = { limits = { memory = "2Gi" } },
+            volumeMounts = { { name = "workspace", mountPath = "/workspace" } } } } } })
+    end)
+
     it("may add containers as far as the restricted standard goes, and those pass it", function()
         local wrong = {
             { "privileged", true }, { "allowPrivilegeEscalation", true }, { "runAsNonRoot", false }, { "runAsUser", 0 },
