@@ -34,11 +34,12 @@ end
 local merge
 
 local function merge_named(base, more)
+    local count = #base -- a name may come twice in `more`: a volume can have several mounts
     for _, element in ipairs(more) do
         local found
-        for index, known in ipairs(base) do
-            if known.name == element.name then
-                base[index], found = merge(known, element), true
+        for index = 1, count do
+            if base[index].name == element.name then
+                base[index], found = merge(base[index], element), true
             end
         end
         if not found then

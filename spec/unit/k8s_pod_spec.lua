@@ -219,11 +219,11 @@ describe("overrides", function()
         end
         local made = taken(own({
             resources = { requests = { cpu = "10m" }, limits = { ["example.com/gpu"] = 1 } },
-            volumeMounts = { { name = "v", mountPath = "/workspace/cache" } },
+            volumeMounts = { { name = "v", mountPath = "/workspace/cache" }, { name = "v", mountPath = "/cache" } },
         })).spec.containers[1]
         assert.same({ cpu = "500m", memory = "1Gi", ["ephemeral-storage"] = "3Gi", ["example.com/gpu"] = 1 },
             made.resources.limits)
-        assert.equal(3, #made.volumeMounts)
+        assert.equal(4, #made.volumeMounts)
         -- Another container's are its own.
         taken({ spec = { containers = { { name = "more", resources = { limits = { memory = "2Gi" } },
             volumeMounts = { { name = "workspace", mountPath = "/workspace" } } } } } })
