@@ -156,7 +156,7 @@ end
 ---@return chamvi.K8sCredential|nil
 ---@return chamvi.Error? err `credentials_failed`, with the plugin's stderr in `detail`
 function exec_plugin.run(exec, cluster, signal)
-    local name = exec.command:match("[^/]*$")
+    local name = exec.command:gsub("^.*/", "")
     local info = native.json_encode({
         kind = "ExecCredential",
         apiVersion = exec.apiVersion,

@@ -7,6 +7,7 @@ local kubeconfig_file = require "chamvi.sandbox.k8s.kubeconfig_file"
 local native = require "chamvi.sandbox.core"
 local signals = require "chamvi.sandbox.signal"
 local task = require "chamvi.sandbox.task"
+local trim = require "chamvi.sandbox.trim"
 
 local kube_config = {}
 
@@ -75,7 +76,7 @@ end
 local function file_token(state)
     local name = state.user.token_file
     local content, why = kubeconfig_file.read_bytes(name, TOKEN_MAX_BYTES)
-    local token = content and content:gsub("^%s+", ""):gsub("%s+$", "")
+    local token = content and trim(content)
     if token and token:find("%c") then
         token, why = nil, name .. " holds control characters"
     end
