@@ -8,6 +8,8 @@ local jobs = require "chamvi.sandbox.task"
 local printed = require "chamvi.sandbox.printed"
 local report = require "chamvi.sandbox.report"
 
+local newproxy = rawget(_G, "newproxy") -- of LuaJIT
+
 local scopes = {}
 
 ---@class chamvi.Task
