@@ -87,7 +87,7 @@ local function from_auth(auth, registry)
     if not username or username == "" then
         return nil
     end
-    return { username = username, password = (password:gsub("%z+$", "")), serveraddress = registry }
+    return { username = username, password = password:match("^.*%Z") or "", serveraddress = registry }
 end
 
 -- Asks a credential helper: the registry on its stdin, a JSON object on its stdout.

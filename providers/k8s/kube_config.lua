@@ -7,6 +7,7 @@ local kubeconfig_file = require "chamvi.sandbox.k8s.kubeconfig_file"
 local native = require "chamvi.sandbox.core"
 local signals = require "chamvi.sandbox.signal"
 local task = require "chamvi.sandbox.task"
+local trim = require "chamvi.sandbox.trim"
 
 local kube_config = {}
 
@@ -77,7 +78,7 @@ end
 -- that was read has to do, and before that the token beside it.
 local function file_token(state)
     local content, why = kubeconfig_file.read_bytes(state.user.token_file, TOKEN_MAX_BYTES)
-    local token = content and content:gsub("^%s+", ""):gsub("%s+$", "")
+    local token = content and trim(content)
     if token and token:find("%c") then
         token, why = nil, "it holds control characters"
     end

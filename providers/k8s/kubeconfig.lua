@@ -5,6 +5,7 @@ local kubeconfig_file = require "chamvi.sandbox.k8s.kubeconfig_file"
 local exec_plugin = require "chamvi.sandbox.k8s.exec_plugin"
 local kube_config = require "chamvi.sandbox.k8s.kube_config"
 local options = require "chamvi.sandbox.options"
+local trim = require "chamvi.sandbox.trim"
 
 local kubeconfig = {}
 
@@ -131,7 +132,7 @@ local function server_url(cluster, has_tls)
     if not has_port(rest:match("^[^/]*")) then
         return wrong(cluster, ".server must have a host, and a port from 1 to 65535 if any")
     end
-    return (scheme .. "://" .. rest:gsub("/+$", ""))
+    return scheme .. "://" .. rest:match("^.*[^/]")
 end
 
 -- curl's name for what Go does with socks5: the proxy looks the host up.
@@ -291,7 +292,7 @@ end
 
 local function trimmed_file(name)
     local content = kubeconfig_file.read_bytes(name, 4096)
-    content = content and content:gsub("^%s+", ""):gsub("%s+$", "")
+    content = content and trim(content)
     return content ~= "" and content or nil
 end
 

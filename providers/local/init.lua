@@ -40,7 +40,7 @@ local function default_root()
     if not temporary or temporary:sub(1, 1) ~= "/" then
         temporary = "/tmp"
     end
-    return temporary:gsub("/+$", "") .. "/chamvi-workspaces"
+    return (temporary:match("^.*[^/]") or "") .. "/chamvi-workspaces"
 end
 
 -- Everything that a command sees; nothing of the host's own environment.
@@ -129,7 +129,7 @@ end
 function local_sandbox.create_local_sandbox(given)
     local settings = options.check("create_local_sandbox", given, PROVIDER_OPTIONS)
     local provider = {
-        root = (settings.root or default_root()):gsub("(.)/+$", "%1"),
+        root = (settings.root or default_root()):match("^.*[^/]") or "/",
         env = options.copy(settings.env),
         timeout_ms = settings.limits and settings.limits.timeout_ms or constants.DEFAULT_LIMITS.timeout_ms,
         now = clocks(settings.clock),

@@ -112,6 +112,14 @@ for _, abi in ipairs({ "lua5.4", "luajit" }) do
                 ]]))
             end)
 
+            it("may forbid globals that are not there", function()
+                assert.equal("1\n", output_of([[
+                    setmetatable(_G, { __index = function(_, name) error("reads " .. name) end })
+                    require("chamvi.sandbox.host").use("luv")
+                    print(sandbox.run(function() return 1 end))
+                ]]))
+            end)
+
             it("is told when nothing could end its wait", function()
                 assert.matches("deadlock: nothing is under way", output_of([[
                     require("chamvi.sandbox.host").use("luv")

@@ -182,6 +182,98 @@ describe("an attack:", function()
         end)
     end)
 
+    -- What git says on a URL with a secret in it, put in for another one by its configuration.
+    local function words_for(base)
+        local made, err = place.provider():create({
+            run_id = "spec",
+            repo = "https://example.invalid/a/b",
+            env = {
+                GIT_CONFIG_COUNT = "1",
+                GIT_CONFIG_KEY_0 = "url." .. base .. ".insteadOf",
+                GIT_CONFIG_VALUE_0 = "https://example.invalid/",
+            },
+        })
+        assert.is_nil(made)
+        assert.equal("checkout_failed", err.code)
+        return err.message .. "\n" .. err.detail
+    end
+
+    it("no password in a URL that git repeats is told to anybody, whatever it holds", function()
+        for _, secret in ipairs({ "SECRET", "/SECRET", "SECRET/", "@SECRET", "%SECRET%2f", "SECRET SECRET", "a'SECRET",
+            "SECRET://", "?SECRET", "#SECRET", "a/b/SECRET@c", "12/SECRET" }) do
+            local words = words_for(("https://user:%s@127.0.0.1:1/"):format(secret))
+            assert.is_nil(words:find("port 12", 1, true), words)
+            assert.is_nil(words:find("SECRET", 1, true), words)
+            assert.is_truthy(words:find("127.0.0.1:1/a/b/': ", 1, true), words)
+        end
+        local words = words_for("https://127.0.0.1:1/p?token=SECRET&x=")
+        assert.is_nil(words:find("SECRET", 1, true), words)
+        assert.is_truthy(words:find("'https://127.0.0.1:1/p?***': ", 1, true), words)
+        assert.is_truthy(words_for("https://127.0.0.1:1/"):find("'https://127.0.0.1:1/a/b/': ", 1, true))
+    end)
+
+    it("of git's words a line that was cut off is dropped: a password may begin in it", function()
+        local function words_of(stderr)
+            local result = { exit_code = 128, stdout = "", stderr = stderr, stderr_truncated = true }
+            local _, err = sandbox.prepare_workspace({
+                exec = function()
+                    return result
+                end,
+            })
+            return err
+        end
+        local err = words_of("error: one\nsee https://h/a?b.\nfatal: unable to access 'https://user:SEC")
+        assert.equal("git init failed: one", err.message)
+        assert.equal("error: one\nsee https://h/a?***.", err.detail)
+        assert.equal("git init failed: git ended with exit code 128", words_of("https://user:SEC").message)
+    end)
+
+    it("no text of a stranger takes time that grows with its square", function()
+        local size = 1024 * 1024
+        local function long(byte, count)
+            return "x" .. byte:rep(count) .. "x"
+        end
+        scratch.write(place.folder .. "/config.json", ('{"auths":{"r":{"auth":"%s"}}}'):format(
+            require("chamvi.sandbox.base64").encode("u:" .. long("\0", size / 2))))
+        scratch.write(place.folder .. "/kubeconfig", ([[
+            {"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+            "clusters": [{"name": "k", "cluster": {"server": "https://%s"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}]}]]):format(long("/", size / 2)))
+        -- Hours of the processor, were it so.
+        local printed = run_program(([[
+            local base64 = require "chamvi.sandbox.base64"
+            local credentials = require "chamvi.sandbox.docker.credentials"
+            local errors = require "chamvi.sandbox.errors"
+            local file_commands = require "chamvi.sandbox.remote.file_commands"
+            local folder, size = %q, %d
+            local sandbox = require "chamvi.sandbox"
+
+            local function git_prints(exit_code, text)
+                sandbox.prepare_workspace({
+                    exec = function()
+                        return { exit_code = exit_code, stdout = text, stderr = text }
+                    end,
+                }, { repo = "https://h/x" })
+            end
+            for unit in (" |a|=|/|\n|'|@|:|?|\128|://|'a://b@|: |\r\n"):gmatch("[^|]+") do
+                local long = unit:rep(math.floor(size / #unit))
+                for _, text in ipairs({ long, "x" .. long .. "x", "x" .. long .. "\nx" }) do
+                    git_prints(128, text)
+                    git_prints(0, text)
+                    base64.decode(text)
+                    file_commands.error(1, text)
+                    errors.sandbox("spec", text)
+                end
+            end
+            require("chamvi.sandbox.local").create_local_sandbox({ root = "/x" .. ("/"):rep(size) .. "x" })
+            assert(credentials.header("r"))
+            assert(require("chamvi.sandbox.k8s").load_kube_config({ path = folder .. "/kubeconfig" }))
+            print("done")
+        ]]):format(place.folder, size), ("ulimit -t 60; DOCKER_CONFIG=%s %%s"):format(place.folder))
+        assert.equal("done\n", printed)
+    end)
+
     it("a checkout can be tried again after one that failed", function()
         local repository = scratch.repository(place.folder .. "/repository")
         place.with(function(workspace)

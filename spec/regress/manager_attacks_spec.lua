@@ -271,6 +271,29 @@ describe("a manager", function()
         assert.equal(0, subscribed)
     end)
 
+    it("waits for no create that found no stack to begin on", function()
+        local manager = manager_over(function(_, request)
+            return workspace_with({
+                id = request.run_id,
+                dispose = function()
+                    return true
+                end,
+            })
+        end)
+        local function nest(depth, fn, ...)
+            if depth == 0 then
+                return fn(...)
+            end
+            return pcall(nest, depth - 1, fn, ...)
+        end
+        for depth = 100, 200 do -- of C calls; Lua 5.4 allows 200
+            local run = "run " .. depth
+            nest(depth, pcall, manager.acquire, manager, run)
+            assert.equal(run, assert(manager:acquire(run)).id)
+        end
+        assert.is_true(manager:close())
+    end)
+
     it("has hooks that never raise, whatever the event", function()
         local manager, place = managed.new()
         manager:hooks().completed(untouchable())

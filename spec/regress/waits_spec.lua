@@ -1,5 +1,5 @@
 -- Waits from where nobody expects them: finalizers, which run in the middle of whatever allocates, and functions that C
--- has called inside a provider's create.
+-- has called inside a provider's create; and waits for many that wait for many.
 
 local create_local_sandbox = require("chamvi.sandbox.local").create_local_sandbox
 local native = require "chamvi.sandbox.core"
@@ -142,5 +142,38 @@ describe("a create below a C function", function()
         assert(manager:close())
         assert(other:dispose())
         scratch.remove(root)
+    end)
+end)
+
+describe("a join", function()
+    it("looks at each task once that it would wait for, however many ways lead there", function()
+        local path = scratch.folder()
+        scratch.write(path .. "/program.lua", [[
+            local sandbox = require "chamvi.sandbox"
+            local joined = 0
+            sandbox.run(function()
+                local below = {}
+                for index = 1, 10 do
+                    below[index] = sandbox.spawn(sandbox.sleep, 200)
+                end
+                for _ = 1, 12 do
+                    local waits = {}
+                    for index, task in ipairs(below) do
+                        waits[index] = function()
+                            task:join()
+                            joined = joined + 1
+                        end
+                    end
+                    below = {}
+                    for index = 1, 10 do
+                        below[index] = sandbox.spawn(sandbox.all, waits)
+                    end
+                end
+            end)
+            print(joined)
+        ]])
+        -- By every way it would take 10^12 steps.
+        assert.equal("1200\n", scratch.shell("ulimit -t 60; " .. LUA .. path .. "/program.lua"))
+        scratch.remove(path)
     end)
 end)

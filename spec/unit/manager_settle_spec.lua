@@ -111,7 +111,8 @@ describe("attach", function()
 
     it("refuses what is no engine, and leaves nothing subscribed", function()
         local manager, place = managed.new()
-        for _, wrong in ipairs({ 7, "engine", {} }) do
+        local hostile = setmetatable({}, { __index = error })
+        for _, wrong in ipairs({ 7, "engine", {}, { on = 5 }, io.stdout, sandbox.null, hostile }) do
             assert.error_matches(function()
                 manager:attach(wrong)
             end, "bad argument #1 to 'attach'")

@@ -6,6 +6,8 @@ local fake_transport = require "spec.support.fake_transport"
 local sandbox = require "chamvi.sandbox"
 local stderr_lines = require "spec.support.stderr"
 
+local ID = "01234567-89ab-4cde-8f01-23456789abcd"
+
 describe("a remote workspace", function()
     local probe_ms = constants.ALIVE_PROBE_TIMEOUT_MS
 
@@ -20,7 +22,7 @@ describe("a remote workspace", function()
     local function new(exec, others)
         local transport = fake_transport.new(exec, others)
         local info = { run_id = "run" }
-        return sandbox.create_remote_workspace({ id = "the-id", info = info, transport = transport }), transport
+        return sandbox.create_remote_workspace({ id = ID, info = info, transport = transport }), transport
     end
 
     local function fails(code, value, err)
@@ -45,8 +47,8 @@ describe("a remote workspace", function()
     it("contacts nothing, and has what its provider gave", function()
         local info = { run_id = "run" }
         local transport = fake_transport.new(error)
-        local workspace = sandbox.create_remote_workspace({ id = "x", info = info, transport = transport })
-        assert.equal("x", workspace.id)
+        local workspace = sandbox.create_remote_workspace({ id = ID, info = info, transport = transport })
+        assert.equal(ID, workspace.id)
         assert.equal(info, workspace.info)
         assert.is_false(workspace.disposed)
         assert.same({ 0, 0 }, { #transport.calls, transport.removals })
@@ -57,15 +59,17 @@ describe("a remote workspace", function()
         local wrong = {
             {},
             { info = {}, transport = transport },
-            { id = "x", transport = transport },
-            { id = "x", info = {} },
+            { id = ID, transport = transport },
+            { id = ID, info = {} },
             { id = 7, info = {}, transport = transport },
-            { id = "x", info = "x", transport = transport },
-            { id = "x", info = {}, transport = {} },
-            { id = "x", info = {}, transport = { exec = error } },
-            { id = "x", info = {}, transport = { exec = error, remove = error, alive = true } },
-            { id = "x", info = {}, transport = transport, clock = {} },
-            { id = "x", info = {}, transport = transport, colour = "red" },
+            { id = "x", info = {}, transport = transport },
+            { id = ID .. "\n", info = {}, transport = transport },
+            { id = ID, info = "x", transport = transport },
+            { id = ID, info = {}, transport = {} },
+            { id = ID, info = {}, transport = { exec = error } },
+            { id = ID, info = {}, transport = { exec = error, remove = error, alive = true } },
+            { id = ID, info = {}, transport = transport, clock = {} },
+            { id = ID, info = {}, transport = transport, colour = "red" },
         }
         for index = 1, #wrong + 1 do
             local ok, err = pcall(sandbox.create_remote_workspace, wrong[index])
@@ -251,7 +255,7 @@ describe("a remote workspace", function()
 
         it("hands on an error of the library's own", function()
             local _, own = sandbox.create_remote_workspace({
-                id = "x",
+                id = ID,
                 info = {},
                 transport = fake_transport.new(lost),
             }):exec({ "x" })

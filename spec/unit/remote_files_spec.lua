@@ -9,7 +9,7 @@ local DONE = "[1] + Done                 \n|0|"
 describe("files of a remote workspace", function()
     local function new(exec)
         local transport = fake_transport.new(exec)
-        return sandbox.create_remote_workspace({ id = "id", info = {}, transport = transport }), transport
+        return sandbox.create_remote_workspace({ id = sandbox.uuid(), info = {}, transport = transport }), transport
     end
 
     -- One whose scripts print that and end so.

@@ -38,6 +38,40 @@ describe("a signal", function()
         assert.equal(1, count)
     end)
 
+    it("calls no listener that an earlier one has removed", function()
+        local signal, called, remove = sandbox.signal(), false, nil
+        signal:on_abort(function()
+            remove()
+        end)
+        remove = signal:on_abort(function()
+            called = true
+        end)
+        signal:abort()
+        assert.is_false(called)
+    end)
+
+    it("refuses what is no listener, and takes what can be called", function()
+        local signal, seen = sandbox.signal(), {}
+        for _ = 1, 2 do
+            for index = 1, 4 do
+                local wrong = ({ nil, 5, "x", {} })[index]
+                assert.error_matches(function()
+                    signal:on_abort(wrong)
+                end, "bad argument #1 to 'on_abort' %(function expected, got " .. type(wrong))
+            end
+            signal:on_abort(setmetatable({}, {
+                __call = function(_, reason)
+                    table.insert(seen, reason)
+                end,
+            }))
+            signal:abort("reason")
+        end
+        assert.same({ "reason", "reason" }, seen)
+        assert.error_matches(function()
+            signal.on_abort({}, print)
+        end, "bad argument #1 to 'on_abort' %(signal expected, got table")
+    end)
+
     it("calls every listener, also after one that raises or yields, and never yields itself", function()
         local signal, reached = sandbox.signal(), false
         signal:on_abort(function()

@@ -44,9 +44,10 @@ end
 ---@param text string
 ---@return string|nil # nil when it is no Base64
 function base64.decode(text)
-    local padding
-    text, padding = text:gsub("%s", ""):match("^(.-)(=*)$")
-    if #text % 4 == 1 or #padding > 2 or #padding > 0 and (#text + #padding) % 4 ~= 0 then
+    text = text:gsub("%s", "")
+    local padding = text:match("=?=?$")
+    text = text:sub(1, #text - #padding)
+    if #text % 4 == 1 or #padding > 0 and (#text + #padding) % 4 ~= 0 then
         return nil
     end
     local out = {}

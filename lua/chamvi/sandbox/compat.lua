@@ -1,7 +1,8 @@
--- What Lua 5.4 and LuaJIT spell differently or lack, for the library's own use.
+-- What Lua 5.4 and LuaJIT spell differently or lack, for the library's own use. What only one of them has is read past
+-- the metatable of a program that forbids unknown globals.
 
 -- Lua 5.1 finds what is installed for LuaJIT, and no task could yield in it.
-if not jit and _VERSION ~= "Lua 5.4" then
+if not rawget(_G, "jit") and _VERSION ~= "Lua 5.4" then
     error(("chamvi.sandbox needs Lua 5.4 or LuaJIT; this is %s"):format(_VERSION), 0)
 end
 
@@ -17,7 +18,7 @@ compat.yield = rawget(coroutine, "_yield") or coroutine.yield
 compat.status = rawget(coroutine, "_status") or coroutine.status
 compat.is_yieldable = native.is_yieldable -- OpenResty has lost coroutine.isyieldable
 
-compat.unpack = table.unpack or unpack
+compat.unpack = table.unpack or rawget(_G, "unpack")
 
 --- The arguments as a list that knows its length, nils included.
 ---@return table packed with `n`

@@ -29,6 +29,10 @@ function Error.__concat(left, right)
     return tostring(left) .. tostring(right)
 end
 
+local function in_one_line(blanks)
+    return blanks:find("[\r\n]") and " "
+end
+
 -- One line of valid UTF-8 of a bounded length, whatever bytes a path or a callback has brought in.
 local function readable(text)
     if #text <= MESSAGE_MAX_BYTES and not text:find("[^ -~]") then -- plain ASCII, as nearly always
@@ -36,7 +40,7 @@ local function readable(text)
     end
     local collector = native.create_output_collector(MESSAGE_MAX_BYTES)
     collector:write(text)
-    return (collector:text():gsub("%s*[\r\n]+%s*", " "):gsub("[%z\1-\31\127]", "?"))
+    return (collector:text():gsub("%s+", in_one_line):gsub("[%z\1-\31\127]", "?"))
 end
 
 local function new(name, code, message, fields)

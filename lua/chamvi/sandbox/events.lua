@@ -1,6 +1,7 @@
 -- What an engine says of its runs, and who listens.
 
 local errors = require "chamvi.sandbox.errors"
+local is_callable = require "chamvi.sandbox.is_callable"
 
 local events = {}
 
@@ -15,6 +16,18 @@ Events.__index = Events
 ---@return chamvi.Events
 function events.new(on_error)
     return setmetatable({ on_error = on_error, attached = {}, ended = false }, Events)
+end
+
+local function on_of(engine)
+    return engine.on
+end
+
+--- Whether it has a method `on`. Never raises.
+---@param value any
+---@return boolean
+function events.is_engine(value)
+    local readable, on = pcall(on_of, value)
+    return readable and is_callable(on)
 end
 
 local function run_id_of(event)

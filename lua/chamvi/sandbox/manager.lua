@@ -376,7 +376,7 @@ end
 function Manager:attach(engine)
     check_self(self, "attach")
     local state = self._state
-    if type(engine) ~= "table" and type(engine) ~= "userdata" or engine.on == nil then
+    if not events.is_engine(engine) then
         error(("bad argument #1 to 'attach' (engine with a method `on` expected, got a %s)"):format(type(engine)), 2)
     end
     if state.closed then

@@ -5,6 +5,7 @@
 -- read after `option "name"`.
 
 local errors = require "chamvi.sandbox.errors"
+local is_callable = require "chamvi.sandbox.is_callable"
 local is_utf8 = require "chamvi.sandbox.is_utf8"
 local native = require "chamvi.sandbox.core"
 local printed = require "chamvi.sandbox.printed"
@@ -14,18 +15,12 @@ local options = {}
 
 local MAX_INTEGER = 2 ^ 53 -- the largest that every Lua number type counts to without a gap
 
+local UUID = "^" .. ("xxxxxxxx%-xxxx%-xxxx%-xxxx%-xxxxxxxxxxxx"):gsub("x", "%%x") .. "$"
+
 ---@alias chamvi.OptionKind fun(value: any): string?
 
 local function must_be(what, value)
     return ("must be %s, got a %s"):format(what, type(value))
-end
-
-local function is_callable(value)
-    if type(value) == "function" then
-        return true
-    end
-    local meta = getmetatable(value)
-    return type(meta) == "table" and type(meta.__call) == "function"
 end
 
 --- For fields that are a model's input and checked as such later.
@@ -57,6 +52,15 @@ function options.absolute_path(value)
     end
     if value:sub(1, 1) ~= "/" or value:find("\0", 1, true) then
         return "must be an absolute path without NUL bytes"
+    end
+end
+
+function options.uuid(value)
+    if type(value) ~= "string" then
+        return must_be("a UUID", value)
+    end
+    if not value:find(UUID) then
+        return "must be a UUID, as sandbox.uuid() makes them"
     end
 end
 

@@ -4,17 +4,16 @@ local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 local git_argv = require "chamvi.sandbox.git_argv"
 local options = require "chamvi.sandbox.options"
+local redact_urls = require "chamvi.sandbox.redact_urls"
 local rules = require "chamvi.sandbox.rules"
+local trim = require "chamvi.sandbox.trim"
 
 local INPUT = { repo = options.any, ref = options.any, signal = options.signal }
 
--- User info may be a password.
-local function redact(text)
-    return (text:gsub("(%a[%w+.-]*://)[^/@%s]*@", "%1"))
-end
-
-local function trim(text)
-    return (text:gsub("^%s+", ""):gsub("%s+$", ""))
+-- What git said, for others. Of a line that was cut off nobody knows whether a password begins in it.
+local function words_of(result)
+    local text = result.stderr_truncated and (result.stderr:match("^.*\n") or "") or result.stderr
+    return trim(redact_urls(text))
 end
 
 -- Runs git; `doing` says what for. Returns its result when it exited with 0 or `accepted`.
@@ -30,7 +29,7 @@ local function git(workspace, signal, doing, arguments, accepted)
         return result
     end
 
-    local words = trim(redact(result.stderr))
+    local words = words_of(result)
     local reason
     if result.timed_out then
         reason = ("it took longer than %d ms"):format(constants.EXEC_TIMEOUT_MAX_MS)

@@ -33,7 +33,7 @@ end
 
 local function temporary()
     local folder = os.getenv("TMPDIR")
-    return folder and folder:sub(1, 1) == "/" and folder:gsub("/+$", "") or "/tmp"
+    return folder and folder:sub(1, 1) == "/" and (folder:match("^.*[^/]") or "") or "/tmp"
 end
 
 local function launch(core, request)

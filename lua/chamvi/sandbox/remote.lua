@@ -7,7 +7,7 @@ local options = require "chamvi.sandbox.options"
 local workspaces = require "chamvi.sandbox.workspace"
 
 local REMOTE_OPTIONS = {
-    id = options.string,
+    id = options.uuid,
     info = options.table,
     transport = options.transport,
     clock = options.clock,

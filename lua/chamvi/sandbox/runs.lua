@@ -251,6 +251,7 @@ end
 -- Runs as a job.
 local function create(self, slot, request)
     local run = slot.run
+    run.slots[slot.key] = slot -- by the job itself: one that finds no stack to begin on must not be waited for
     local workspace, err, malformed = call_create(self.provider, request)
     if malformed then
         local disposed, failure = call_dispose(malformed, "that create returned")
@@ -295,10 +296,12 @@ function Runs:create(run_id, key, request)
         answer = task.future(),
         ended = task.future(),
     }
-    run.slots[key] = slot
     request.run_id, request.signal = run_id, slot.signal
     request.env, request.limits = options.copy(request.env), options.copy(request.limits)
-    task.start(create, self, slot, request)
+    local job = task.start(create, self, slot, request)
+    if job.done and not slot.answer.done then
+        task.wait(job) -- raises why it has not begun
+    end
     return slot
 end
 

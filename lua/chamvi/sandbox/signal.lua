@@ -1,6 +1,7 @@
 -- Cancellation tokens: whoever holds one can abort the calls that were given it.
 
 local callback = require "chamvi.sandbox.callback"
+local is_callable = require "chamvi.sandbox.is_callable"
 local printed = require "chamvi.sandbox.printed"
 local report = require "chamvi.sandbox.report"
 
@@ -18,6 +19,12 @@ function signals.new()
     return setmetatable({ aborted = false, reason = nil, _listeners = {} }, Signal)
 end
 
+local function check_self(self, method)
+    if not signals.is_signal(self) then
+        error(("bad argument #1 to '%s' (signal expected, got %s)"):format(method, type(self)), 3)
+    end
+end
+
 local function notify(listener, reason)
     local ok, err = callback.call("an abort listener", listener, reason)
     if not ok then
@@ -29,9 +36,7 @@ end
 --- reason. Only the first call counts. Never yields, so it can be used where nothing may wait.
 ---@param reason? any
 function Signal:abort(reason)
-    if not signals.is_signal(self) then
-        error(("bad argument #1 to 'abort' (signal expected, got %s)"):format(type(self)), 2)
-    end
+    check_self(self, "abort")
     if self.aborted then
         return
     end
@@ -39,7 +44,9 @@ function Signal:abort(reason)
     local listeners = self._listeners
     self._listeners = {}
     for _, entry in ipairs(listeners) do
-        notify(entry.listener, reason)
+        if not entry.removed then -- by an earlier one
+            notify(entry.listener, reason)
+        end
     end
 end
 
@@ -48,6 +55,10 @@ end
 ---@param listener fun(reason: any)
 ---@return fun() remove forgets the listener
 function Signal:on_abort(listener)
+    check_self(self, "on_abort")
+    if not is_callable(listener) then
+        error(("bad argument #1 to 'on_abort' (function expected, got %s)"):format(type(listener)), 2)
+    end
     if self.aborted then
         notify(listener, self.reason)
         return function() end
@@ -55,6 +66,7 @@ function Signal:on_abort(listener)
     local entry = { listener = listener } -- one function may listen twice
     table.insert(self._listeners, entry)
     return function()
+        entry.removed = true
         local listeners = self._listeners
         for index = #listeners, 1, -1 do -- what is removed was mostly added last
             if listeners[index] == entry then

@@ -81,6 +81,7 @@ end
 local function resume(thread, ...)
     local ok, err = compat.resume(thread, ...)
     if not ok then
+        jobs[thread] = nil
         error(err, 0) -- only for want of memory or stack: jobs run under pcall
     end
 end

@@ -1,5 +1,6 @@
 -- A loop of luv as a host. It has no tasks of its own; the library's go on in callbacks of the loop.
 
+local vim = rawget(_G, "vim")
 if vim and vim.schedule and vim.wait then -- not so in the threads of Neovim's luv
     return require "chamvi.sandbox.host.neovim"
 end

@@ -8,6 +8,8 @@ local jobs = require "chamvi.sandbox.task"
 local printed = require "chamvi.sandbox.printed"
 local report = require "chamvi.sandbox.report"
 
+local newproxy = rawget(_G, "newproxy") -- of LuaJIT
+
 local scopes = {}
 
 ---@class chamvi.Task
@@ -166,12 +168,17 @@ end
 --- Whether the task is the other one, or waits for it, directly or not.
 ---@return boolean
 function scopes.depends_on(task, other)
-    if task == other then
-        return true
-    end
-    for _, awaited in pairs(task.waits_for or {}) do
-        if scopes.depends_on(awaited, other) then
+    local left, seen = { task }, { [task] = true } -- each once: many may wait for the same ones
+    while #left > 0 do
+        local one = table.remove(left)
+        if one == other then
             return true
+        end
+        for _, awaited in pairs(one.waits_for or {}) do
+            if not seen[awaited] then
+                seen[awaited] = true
+                table.insert(left, awaited)
+            end
         end
     end
     return false

@@ -141,7 +141,7 @@ end
 ---@param stderr string
 ---@return chamvi.Error err with a code that files.error knows, or transport_lost
 function file_commands.error(exit_code, stderr)
-    local line = stderr:match("([^\n]*)\n?$")
+    local line = ("\n" .. stderr:gsub("\n$", "")):match("^.*\n(.*)")
     local code = CODES[exit_code] or WORDS[line:match(": ([^:]*)$")] or "file_failed"
     if code == "transport_lost" then
         return errors.sandbox(code, "the transport did not deliver the whole content; the file is as it was")
