@@ -25,7 +25,7 @@ end
 -- In what may be JSON. There are many ways to write a string of it: each is read, and written anew where it changes.
 local function in_strings(text, secrets)
     return unmarked(marked(text):gsub('"[^"\n]*"', function(literal)
-        local decoded = native.json_decode("[" .. unmarked(literal) .. "]")
+        local decoded = native.json_decode_answer("[" .. unmarked(literal) .. "]")
         local after = decoded and plainly(decoded[1], secrets)
         if after and after ~= decoded[1] then
             return marked((native.json_encode({ after }) or '["***"]'):sub(2, -2))
