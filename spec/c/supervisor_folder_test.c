@@ -1,6 +1,7 @@
 /* The supervisor, black box: the folders of a workspace, made by hello and deleted by remove. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/linux.h"
 #include "support/harness.h"
 
 static const struct sup_options create = {.flags = CV_HELLO_CREATE,
@@ -278,6 +280,93 @@ static void test_remove_by_a_host_that_does_not_wait(void **state)
     assert_false(exists(sup, "root") || exists(sup, "tmp") || exists(sup, "state"));
 }
 
+/*
+ * In the place of the host, one that has ended before the program runs, and whose last words lie in
+ * the socket by then.
+ */
+static void dead_host(struct sup *sup)
+{
+    struct pollfd words = {.fd = 4, .events = POLLIN};
+    (void)sup;
+    pid_t host = fork();
+    if (host == 0)
+        _exit(0);
+    int pidfd = cv_pidfd_open(host);
+    struct pollfd death = {.fd = pidfd, .events = POLLIN};
+    if (dup2(pidfd, 3) != 3 || poll(&death, 1, -1) != 1 || poll(&words, 1, -1) != 1)
+        _exit(97);
+}
+
+/* Runs to its end a supervisor whose host said hello, and perhaps remove, and was gone before. */
+static struct sup *run_orphan(struct sup_options options, const char *record, bool remove)
+{
+    if (!sup_with_pidfd())
+        skip();
+    options.prepare = dead_host;
+    struct sup *sup = sup_spawn(&options);
+    if (record != NULL)
+        sup_write_file(sup->base, record, "{}", 2, 0600);
+    if ((options.flags & CV_HELLO_CREATE) == 0)
+        assert_int_equal(mkdir(sup_path(sup->base, "root"), 0755), 0);
+    sup_hello(sup, &options);
+    if (remove)
+        sup_send(sup, CV_FRAME_REMOVE, SUP_REMOVE_ID, NULL, 0);
+    sup_wait_eof(sup, 2000);
+    sup_expect_guard_exit(sup);
+    assert_false(sup->ready);
+    assert_int_equal(sup->removed, remove);
+    return sup;
+}
+
+/* The host wrote the record, then the hello, and a removal in its own end: nothing stays. */
+static void test_host_is_gone_before_its_hello_is_read(void **state)
+{
+    (void)state;
+    struct sup_options options = create;
+    options.flags |= CV_HELLO_RECORD;
+    struct sup *sup = run_orphan(options, "state", true);
+    assert_false(exists(sup, "root") || exists(sup, "tmp") || exists(sup, "state"));
+
+    /* What has the name of a folder that was never made is another's. */
+    options.names = SUP_LIST("foreign", "state");
+    options.base = sup->base;
+    assert_int_equal(mkdir(sup_path(sup->base, "foreign"), 0755), 0);
+    sup = run_orphan(options, "state", true);
+    assert_true(exists(sup, "foreign"));
+    assert_false(exists(sup, "state"));
+
+    options.flags = CV_HELLO_CREATE;
+    sup = run_orphan(options, "state", true);
+    assert_true(exists(sup, "foreign") && exists(sup, "state"));
+}
+
+static void test_host_is_gone_and_its_workspace_was_there(void **state)
+{
+    (void)state;
+    static const uint32_t flags[] = {0, CV_HELLO_RECORD, CV_HELLO_REMOVE_ONLY,
+                                     CV_HELLO_REMOVE_ONLY | CV_HELLO_RECORD};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        const struct sup_options options = {.flags = flags[i], .names = SUP_LIST("root", "state")};
+        struct sup *sup = run_orphan(options, "state", true);
+        assert_false(exists(sup, "root") || exists(sup, "state"));
+    }
+}
+
+/* A host that was killed: its workspace is left to a collection. */
+static void test_host_is_gone_and_wanted_no_removal(void **state)
+{
+    (void)state;
+    struct sup_options options = create;
+    options.flags |= CV_HELLO_RECORD;
+    struct sup *sup = run_orphan(options, "state", false);
+    assert_true(exists(sup, "state"));
+    assert_false(exists(sup, "root") || exists(sup, "tmp"));
+
+    options.flags = 0;
+    sup = run_orphan(options, "state", false);
+    assert_true(exists(sup, "root") && exists(sup, "state"));
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -294,6 +383,9 @@ int main(int argc, char **argv)
         SUP_TEST(test_remove_only),
         SUP_TEST(test_remove_that_fails),
         SUP_TEST(test_remove_by_a_host_that_does_not_wait),
+        SUP_TEST(test_host_is_gone_before_its_hello_is_read),
+        SUP_TEST(test_host_is_gone_and_its_workspace_was_there),
+        SUP_TEST(test_host_is_gone_and_wanted_no_removal),
     };
     return SUP_MAIN(argc, argv, tests);
 }

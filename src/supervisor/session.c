@@ -36,6 +36,7 @@ struct session {
     int signals;        /* signalfd of SIGCHLD */
     bool sees_children; /* there is a /proc to find by what must be killed */
     bool greeted;       /* the hello was accepted */
+    bool refused;       /* or it was not: nothing that follows it counts */
     bool ping_idle;
     uint32_t ping_ms;
     uint32_t lease_ms;
@@ -107,8 +108,8 @@ static void run_timers(struct session *session)
                             "nothing was heard of the host for the time of the lease");
             session->ending = true;
         } else if (timer == &session->parent) {
-            session->orphaned = getppid() != session->config->guard_pid;
-            session->ending = session->ending || session->orphaned;
+            if (getppid() != session->config->guard_pid)
+                session->ending = session->orphaned = true;
             arm(session, &session->parent, PARENT_POLL_MS);
         } else {
             cv_exec_timer(&session->runtime, cv_list_entry(timer, struct cv_exec, timer));
@@ -133,52 +134,60 @@ static void resume_stalled(struct cv_runtime *runtime)
     }
 }
 
+static void refuse_hello(struct session *session, uint32_t code, int errnum, const char *text)
+{
+    cv_runtime_fail(&session->runtime, 0, code, errnum, text);
+    session->refused = session->ending = true;
+}
+
+/*
+ * The hello of a host that is gone, or that has lost this supervisor, only says what a removal
+ * behind it removes: nothing is made any more, nor answered.
+ */
 static void on_hello(struct session *session, const struct cv_frame *frame)
 {
     struct cv_hello hello;
     struct cv_trouble trouble;
     if (frame->type != CV_FRAME_HELLO || frame->id != 0) {
-        protocol_error(session, "the first frame is no hello");
+        refuse_hello(session, CV_FAILURE_PROTOCOL, 0, "the first frame is no hello");
         return;
     }
     if (!cv_hello_decode(frame->payload, frame->length, &hello)) {
-        protocol_error(session, "a malformed hello");
+        refuse_hello(session, CV_FAILURE_PROTOCOL, 0, "a malformed hello");
         return;
     }
     if (hello.version != CV_FRAME_VERSION) {
-        cv_runtime_fail(&session->runtime, 0, CV_FAILURE_VERSION, 0,
-                        "host and supervisor are of different versions");
-        session->ending = true;
+        refuse_hello(session, CV_FAILURE_VERSION, 0,
+                     "host and supervisor are of different versions");
         return;
     }
-    if (!session->sees_children) {
-        cv_runtime_fail(&session->runtime, 0, CV_FAILURE_SETUP, 0,
-                        "there is no /proc, so what commands leave behind could not be found");
-        session->ending = true;
+    if (!session->sees_children && !session->orphaned) {
+        refuse_hello(session, CV_FAILURE_SETUP, 0,
+                     "there is no /proc, so what commands leave behind could not be found");
         return;
     }
     int record_errno = session->config->record_errno;
     if (record_errno != 0) {
         bool locked = record_errno == EAGAIN || record_errno == EACCES; /* fcntl(2) */
-        cv_runtime_fail(&session->runtime, 0, locked ? CV_FAILURE_LOCKED : CV_FAILURE_SETUP,
-                        record_errno, "locking the workspace's record");
-        session->ending = true;
+        refuse_hello(session, locked ? CV_FAILURE_LOCKED : CV_FAILURE_SETUP, record_errno,
+                     "locking the workspace's record");
         return;
     }
+    if (session->orphaned)
+        cv_workspace_only_remove(&hello);
     if (!cv_workspace_open(&session->runtime.workspace, &hello, &trouble)) {
-        cv_runtime_fail(&session->runtime, 0, CV_FAILURE_SETUP, trouble.errnum, trouble.text);
-        session->ending = true;
+        refuse_hello(session, CV_FAILURE_SETUP, trouble.errnum, trouble.text);
         return;
     }
     if ((hello.flags & CV_HELLO_REMOVE_ONLY) != 0 &&
         cv_workspace_removed(&session->runtime.workspace)) {
         /* Between opening the record and locking it. */
-        cv_runtime_fail(&session->runtime, 0, CV_FAILURE_LOCKED, 0,
-                        "another process has removed the workspace");
-        session->ending = true;
+        refuse_hello(session, CV_FAILURE_LOCKED, 0, "another process has removed the workspace");
         return;
     }
     session->greeted = true;
+    if (session->orphaned)
+        return;
     session->runtime.credit = hello.credit;
     session->runtime.stdin_credit = hello.stdin_credit;
     session->ping_ms = hello.ping_ms;
@@ -243,12 +252,14 @@ static void on_command_frame(struct session *session, const struct cv_frame *fra
 
 static void on_frame(struct session *session, const struct cv_frame *frame)
 {
-    if (session->orphaned && frame->type != CV_FRAME_REMOVE)
-        return; /* only the host's last will counts */
+    if (session->refused)
+        return;
     if (!session->greeted) {
         on_hello(session, frame);
         return;
     }
+    if (session->orphaned && frame->type != CV_FRAME_REMOVE)
+        return; /* only the host's last will counts */
     switch (frame->type) {
     case CV_FRAME_START:
         on_start(session, frame);
@@ -311,7 +322,7 @@ static bool on_input(struct session *session)
 
 /*
  * A host that ends in order sends a removal and is gone: its death may be seen before the frame,
- * and writing to it may fail before the frame is read.
+ * and before the hello, and writing to it may fail before the frame is read.
  */
 static void read_last_will(struct session *session)
 {

@@ -102,6 +102,18 @@ static bool open_root(struct cv_workspace *workspace, struct cv_trouble *trouble
     return true;
 }
 
+void cv_workspace_only_remove(struct cv_hello *hello)
+{
+    const uint32_t made = (hello->flags & CV_HELLO_RECORD) != 0 ? 1 : 0;
+    while ((hello->flags & CV_HELLO_CREATE) != 0 && hello->names.count > made) {
+        const char *next = cv_strings_next(hello->names.bytes);
+        hello->names.length -= (size_t)(next - hello->names.bytes);
+        hello->names.bytes = next;
+        hello->names.count--;
+    }
+    hello->flags = (hello->flags & ~(uint32_t)CV_HELLO_CREATE) | CV_HELLO_REMOVE_ONLY;
+}
+
 bool cv_workspace_open(struct cv_workspace *workspace, const struct cv_hello *hello,
                        struct cv_trouble *trouble)
 {

@@ -26,6 +26,12 @@ struct cv_workspace {
 };
 
 /*
+ * Changes the hello of a workspace on which nothing is to be done any more but its removal. Of one
+ * that was to be made only its record is there; what else has one of its names is another's.
+ */
+void cv_workspace_only_remove(struct cv_hello *hello);
+
+/*
  * Makes or opens the folders that the hello names; on failure everything it made is gone again. A
  * base folder that belongs to another user is refused, since its owner could swap what lies in it.
  */

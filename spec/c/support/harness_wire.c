@@ -315,7 +315,9 @@ static void got_frame(struct sup *sup, const struct cv_frame *frame)
 {
     if (frame->flags != 0 && frame->type != CV_FRAME_FILE)
         sup_fail("frame 0x%x with flags 0x%x", frame->type, frame->flags);
-    if (!sup->ready && frame->type != CV_FRAME_READY && frame->type != CV_FRAME_ERROR)
+    /* Who has lost its host before the hello removes without being ready. */
+    if (!sup->ready && frame->type != CV_FRAME_READY && frame->type != CV_FRAME_ERROR &&
+        frame->type != CV_FRAME_REMOVED)
         sup_fail("frame 0x%x before ready", frame->type);
     uint32_t value = 0;
     switch (frame->type) {
