@@ -124,6 +124,32 @@ static void close_without_removal_removes_soon_after(void **state)
     drive_end(drive);
 }
 
+/* The removal stands behind more than a socket holds. */
+static void close_behind_much_that_was_sent(void **state)
+{
+    static char content[CV_FILE_MAX];
+    char env[400 * 1024];
+    struct cv_err err;
+    uint32_t large;
+    (void)state;
+    struct drive *drive = drive_open(NULL);
+    uint32_t workspace = drive_ready(drive);
+    memset(env, 'x', sizeof env);
+    memcpy(env, "LARGE=", 6);
+    env[sizeof env - 1] = '\0';
+    sup_write_file(drive->base, "w2.1", "{}", 2, 0600); /* its record */
+    struct cv_hello hello = {.flags = CV_HELLO_CREATE | CV_HELLO_RECORD,
+                             .base = drive->base,
+                             .names = {.bytes = "w2.0\0w2.1", .length = 10, .count = 2},
+                             .env = {.bytes = env, .length = sizeof env, .count = 1}};
+    assert_true(cv_host_launch(&drive->host, &hello, -1, &large, &err) != 0);
+    for (int i = 0; i < 4; i++)
+        drive_write(drive, workspace, "file", content, sizeof content);
+    drive_close_and_reap(drive, 5000);
+    assert_false(drive_folders_left(drive, 1) || drive_folders_left(drive, 2));
+    drive_end(drive);
+}
+
 static void close_in_every_state(void **state)
 {
     (void)state;
@@ -289,6 +315,7 @@ int main(int argc, char **argv)
         DRIVE_TEST(aborted_launch_leaves_nothing),
         DRIVE_TEST(removal_waits_for_the_end_of_an_aborted_launch),
         DRIVE_TEST(close_without_removal_removes_soon_after),
+        DRIVE_TEST(close_behind_much_that_was_sent),
         DRIVE_TEST(close_in_every_state),
         DRIVE_TEST(closed_host_refuses),
         DRIVE_TEST(two_hosts_in_one_process),

@@ -30,7 +30,7 @@ describe("a host program", function()
     end
 
     describe("leaves nothing alive within 2 s, and no folder, when it ends", function()
-        local endings = { "dispose", "finish", "raise", "close", "parked" }
+        local endings = { "dispose", "finish", "raise", "close", "parked", "launching", "writing" }
         if not jit then
             for _, where in ipairs({ "task", "callback", "finalizer" }) do
                 table.insert(endings, "close_in_" .. where)

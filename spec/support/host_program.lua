@@ -62,6 +62,24 @@ function endings.parked()
     end)
 end
 
+-- Ends while a workspace is being made: its record is there, its supervisor may not have read a word yet.
+function endings.launching()
+    sandbox.spawn(function()
+        provider:create({ run_id = "host" })
+    end)
+    report("launching\n")
+end
+
+-- Ends while more is on its way to the supervisor than a socket holds.
+function endings.writing()
+    local workspace = start()
+    for _ = 1, 4 do
+        sandbox.spawn(function()
+            workspace:write_file("file", ("x"):rep(1000000))
+        end)
+    end
+end
+
 function endings.killed()
     assert(start():exec({ "sleep", "1000" }))
 end

@@ -1,6 +1,7 @@
 #include "process/channel.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/linux.h"
 #include "process/host.h"
@@ -504,13 +506,25 @@ void cv_channel_remove(struct cv_channel *channel, struct cv_op *removal)
     signal_guard(channel, SIGCONT);
 }
 
-void cv_channel_drop(struct cv_channel *channel)
+/* Writes all that is queued, or what the supervisor takes until the deadline. */
+static void write_last_words(struct cv_channel *channel, int64_t deadline)
+{
+    while (!write_out(channel)) {
+        struct pollfd room = {.fd = channel->stream.fd, .events = POLLOUT};
+        int64_t left = deadline - cv_clock_ms();
+        if (left <= 0)
+            return;
+        poll(&room, 1, (int)left);
+    }
+}
+
+void cv_channel_drop(struct cv_channel *channel, int64_t deadline)
 {
     bool foreign = cv_reactor_foreign(&channel->host->reactor);
     bool live = channel->state < CV_CHANNEL_REAPING;
     if (live && !foreign) {
         cv_channel_queue(channel, CV_FRAME_REMOVE, 0, NULL, 0);
-        write_out(channel);
+        write_last_words(channel, deadline);
         shutdown(channel->stream.fd, SHUT_WR);
         signal_guard(channel, SIGCONT);
     }

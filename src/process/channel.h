@@ -89,9 +89,11 @@ void cv_channel_used(struct cv_channel *channel, uint64_t bytes);
  * channel the removal fails with transport_lost, once the guard is reaped.
  */
 void cv_channel_remove(struct cv_channel *channel, struct cv_op *removal);
-/* Tells the supervisor to remove everything, if the socket takes it, and closes; waits for nothing.
+/*
+ * Tells the supervisor to remove everything, and closes. Waits for nothing, but until the deadline
+ * (cv_clock_ms) for room in a socket that is full.
  */
-void cv_channel_drop(struct cv_channel *channel);
+void cv_channel_drop(struct cv_channel *channel, int64_t deadline);
 
 /* ---- for inbox.c and request.c ------------------------------------------------------------ */
 

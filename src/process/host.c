@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/linux.h"
 #include "process/channel.h"
@@ -15,6 +16,8 @@
 
 /* How long a guard that was asked to end may take. */
 #define END_LIMIT_MS 5000
+/* How long a close waits in all for supervisors that have not read yet what was sent before it. */
+#define CLOSE_LIMIT_MS 1000
 
 static struct cv_channel *find_channel(const struct cv_host *host, uint32_t workspace)
 {
@@ -48,8 +51,9 @@ int cv_host_open(struct cv_host *host, const char *supervisor, struct cv_err *er
 void cv_host_close(struct cv_host *host)
 {
     struct cv_idnode *node;
+    const int64_t deadline = cv_clock_ms() + CLOSE_LIMIT_MS;
     while ((node = cv_idmap_any(&host->workspaces)) != NULL)
-        cv_channel_drop(cv_list_entry(node, struct cv_channel, by_handle));
+        cv_channel_drop(cv_list_entry(node, struct cv_channel, by_handle), deadline);
     while ((node = cv_idmap_any(&host->ops)) != NULL) {
         struct cv_op *op = cv_list_entry(node, struct cv_op, by_id);
         cv_idmap_remove(&host->ops, node);

@@ -33,8 +33,9 @@ struct cv_host {
 /* Opens the reactor; `supervisor` is copied. 0, or -1 with `err`; then nothing is left open. */
 int cv_host_open(struct cv_host *host, const char *supervisor, struct cv_err *err);
 /*
- * Tells every live workspace to remove itself, without waiting, and releases everything. In a
- * forked child it only closes and releases. Idempotent.
+ * Tells every live workspace to remove itself, without waiting for that, and releases everything:
+ * takes at most a second where a supervisor has not read yet what was sent before. In a forked
+ * child it only closes and releases. Idempotent.
  */
 void cv_host_close(struct cv_host *host);
 
