@@ -236,6 +236,30 @@ static void test_abort_while_the_output_is_held(void **state)
     sup_end(sup);
 }
 
+/* The signals reach the command also when it has left its group, which others are still in. */
+static void test_command_in_another_group(void **state)
+{
+    (void)state;
+    struct sup *sup = sup_start(NULL);
+    uint32_t limit = sup_exec(
+        sup, &(struct sup_exec){.argv = SUP_LIST(sup_self(), "act", "regroup", sup->heartbeat_path),
+                                .timeout_ms = 2000});
+    uint32_t aborted = sup_act(sup, SUP_LIST("regroup", "@"));
+    sup_wait_out(sup, limit, 5, 5000);
+    sup_wait_out(sup, aborted, 5, 5000);
+    sup_wait_commands(sup, 6, 5000);
+    sup_abort(sup, aborted);
+    struct sup_run *run = sup_wait(sup, aborted, 10000);
+    assert_int_equal(run->end.how, CV_ENDED_SIGNALED);
+    assert_int_equal(run->end.value, SIGKILL);
+    run = sup_wait(sup, limit, 20000);
+    assert_int_equal(run->end.how, CV_ENDED_SIGNALED);
+    assert_int_equal(run->end.value, SIGTERM);
+    assert_int_equal(run->end.flags, CV_ENDED_TIMED_OUT);
+    sup_wait_commands(sup, 2, 5000); /* the other groups, which live until the end */
+    sup_end(sup);
+}
+
 static void test_answers_do_not_wait_for_a_tracer(void **state)
 {
     (void)state;
@@ -252,11 +276,11 @@ static void test_answers_do_not_wait_for_a_tracer(void **state)
     pid_t tracer = proc_hold(pids, COUNT);
     sup_abort(sup, aborted);
     struct sup_run *run = sup_wait(sup, aborted, END_MS + 1000);
-    assert_int_equal(run->end.value, SIGKILL);
+    assert_int_equal(run->end.how, CV_ENDED_EXITED); /* nobody has seen of what it died */
     const int64_t most_ms = 700 + GRACE_MS + END_MS + 1000;
-    expect_timed_out(sup, limit, CV_ENDED_SIGNALED, SIGKILL, 700 + GRACE_MS, most_ms);
+    expect_timed_out(sup, limit, CV_ENDED_EXITED, 124, 700 + GRACE_MS, most_ms);
     assert_string_equal(sup_out(sup, limit), "before\n");
-    expect_timed_out(sup, exits, CV_ENDED_SIGNALED, SIGKILL, 700 + GRACE_MS, most_ms);
+    expect_timed_out(sup, exits, CV_ENDED_EXITED, 124, 700 + GRACE_MS, most_ms);
     sup_expect_serving(sup);
     assert_int_equal(proc_zombies(sup->supervisor), COUNT);
     kill(tracer, SIGKILL);
@@ -283,6 +307,7 @@ int main(int argc, char **argv)
         SUP_TEST(test_background_job_with_other_streams),
         SUP_TEST(test_endless_writers_that_hold_the_output),
         SUP_TEST(test_abort_while_the_output_is_held),
+        SUP_TEST(test_command_in_another_group),
         SUP_TEST(test_answers_do_not_wait_for_a_tracer),
     };
     return SUP_MAIN(argc, argv, tests);

@@ -14,6 +14,8 @@
 /* How long a killed leader is waited for. Who holds it by ptrace(2) can keep it from being reaped,
    and a system call that does not end from dying. */
 #define KILL_TO_END_MS 2000
+/* What is told of a leader that was given up: what timeout(1) exits with after a time limit. */
+#define EXIT_UNSEEN 124
 /* How long an exec whose command has exited waits for those who still hold its output. */
 #define HELD_OUTPUT_MS 2000
 
@@ -31,10 +33,16 @@ static void set_timer(struct cv_runtime *runtime, struct cv_exec *exec, int64_t 
     cv_heap_set(&runtime->timers, &exec->timer, cv_clock_ms() + delay_ms);
 }
 
-/* The leader is not reaped, so its number is its own. Its group may not have been made yet. */
+/*
+ * The leader is not reaped, so its number is its own. It may not have made its group yet, or have
+ * left it for another one of its session, and may do so at any moment: SIGKILL is meant for it in
+ * any case, and is the only signal that does no harm twice.
+ */
 static void signal_group(const struct cv_exec *exec, int signal)
 {
-    if (kill(-exec->pid, signal) != 0 && errno == ESRCH)
+    bool apart = getpgid(exec->pid) != exec->pid;
+    kill(-exec->pid, signal);
+    if (apart || signal == SIGKILL)
         kill(exec->pid, signal);
 }
 
@@ -207,12 +215,15 @@ static void kill_leader(struct cv_runtime *runtime, struct cv_exec *exec)
     set_timer(runtime, exec, KILL_TO_END_MS);
 }
 
-/* The host gets its answer in time; the leader is reaped whenever that is possible. */
+/*
+ * The host gets its answer in time; the leader is reaped whenever that is possible. Whether it has
+ * died, and of what, is not known, so no signal is named.
+ */
 static void give_up(struct cv_runtime *runtime, struct cv_exec *exec)
 {
-    const siginfo_t killed = {.si_code = CLD_KILLED, .si_status = SIGKILL};
+    const siginfo_t unseen = {.si_code = CLD_EXITED, .si_status = EXIT_UNSEEN};
     exec->given_up = true;
-    leave(runtime, exec, &killed);
+    leave(runtime, exec, &unseen);
 }
 
 void cv_exec_timer(struct cv_runtime *runtime, struct cv_exec *exec)

@@ -99,6 +99,33 @@ static void daemonize(struct heartbeat *heartbeat)
     beat_for_ever(heartbeat);
 }
 
+/* A child that beats in the group `group` (0: one of its own) and holds none of our streams. */
+static pid_t fork_into(struct heartbeat *heartbeat, pid_t group)
+{
+    pid_t pid = fork_counted(heartbeat);
+    if (pid == 0) {
+        for (int fd = 0; fd < 3; fd++)
+            close(fd);
+        beat_for_ever(heartbeat);
+    }
+    if (pid > 0)
+        setpgid(pid, group);
+    return pid;
+}
+
+/* Moves to the group of one child and leaves another in its own. */
+static void regroup(struct heartbeat *heartbeat)
+{
+    pid_t other = fork_into(heartbeat, 0);
+    if (other < 0 || fork_into(heartbeat, getpgrp()) < 0 || setpgid(0, other) != 0)
+        _exit(1);
+    (void)!write(STDOUT_FILENO, "moved", 5);
+    for (;;) {
+        beat(heartbeat);
+        pause_ms(1);
+    }
+}
+
 static void storm(struct heartbeat *heartbeat, const char *how)
 {
     bool hop = strcmp(how, "hop") == 0;
@@ -229,6 +256,8 @@ int act_main(int argc, char **argv)
         beat_for_ever(heartbeat);
     else if (strcmp(act, "daemon") == 0)
         daemonize(heartbeat);
+    else if (strcmp(act, "regroup") == 0)
+        regroup(heartbeat);
     else if (strcmp(act, "storm") == 0)
         storm(heartbeat, argc > 2 ? argv[2] : "stay");
     else if (strcmp(act, "chain") == 0)

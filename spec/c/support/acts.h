@@ -37,6 +37,8 @@ uint64_t act_print_hash(uint64_t length);
  * Runs an act; its exit code. argv:
  *   beat PATH              beats every millisecond, ignoring all signals that can be ignored
  *   daemon PATH            leaves a daemon (own session, no parent) that beats; returns
+ *   regroup PATH           moves to the group of a child, leaves one in its own, prints "moved" and
+ *                          beats; both children ignore all signals
  *   storm PATH stay|hop|reap   starts 200 daemons a second; with hop its own process changes each
  *                          time, with reap it is their subreaper
  *   chain PATH             forks and exits at full speed

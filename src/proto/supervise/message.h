@@ -88,7 +88,7 @@ enum cv_ended_how { CV_ENDED_EXITED = 0, CV_ENDED_SIGNALED = 1 };
 
 struct cv_ended {
     uint32_t how;   /* enum cv_ended_how */
-    uint32_t value; /* exit code (0 to 255) or signal number (1 to 127) */
+    uint32_t value; /* exit code (0 to 255; 124: killed, end not seen) or signal (1 to 127) */
     uint32_t flags;
     uint64_t stdout_bytes; /* printed, sent or not */
     uint64_t stderr_bytes;
