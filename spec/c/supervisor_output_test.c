@@ -73,6 +73,43 @@ static void test_stream_all_with_a_small_window(void **state)
     sup_end(sup);
 }
 
+/* A read that is shorter than a packet would lose the rest of it. */
+static void test_packets_are_whole_at_the_cap_and_at_the_end_of_credit(void **state)
+{
+    (void)state;
+    static const int64_t caps[] = {-1, 1, 2999, 3000, 3001, 65537, 120000, 200000};
+    struct sup *sup = sup_start(NULL);
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+        uint32_t id = sup_exec(
+            sup,
+            &(struct sup_exec){.argv = SUP_LIST(sup_self(), "act", "packets", "120000", "3000"),
+                               .stdout_cap = caps[i]});
+        struct sup_run *run = sup_expect_exit(sup, id, 0, 5000);
+        assert_int_equal(run->end.stdout_bytes, 120000);
+        expect_printed(&run->out, caps[i] < 0 ? 0 : caps[i] > 120000 ? 120000 : (uint64_t)caps[i]);
+    }
+    sup_end(sup);
+
+    sup = sup_start(&(struct sup_options){.credit = 5000});
+    uint32_t id = sup_exec(
+        sup, &(struct sup_exec){.argv = SUP_LIST(sup_self(), "act", "packets", "4096000", "4096"),
+                                .flags = CV_START_STREAM_ALL});
+    uint32_t other = print(sup, "100000", true, CV_START_STREAM_ALL, 0, 0);
+    expect_printed(&sup_expect_exit(sup, id, 0, 10000)->out, 4096000);
+    expect_printed(&sup_expect_exit(sup, other, 0, 10000)->out, 100000);
+    sup_end(sup);
+
+    /* The cap is reached with the last of the credit. */
+    sup = sup_start(&(struct sup_options){.credit = 4500, .hold_credit = true});
+    id = sup_exec(
+        sup, &(struct sup_exec){.argv = SUP_LIST(sup_self(), "act", "packets", "120000", "3000"),
+                                .stdout_cap = 4500});
+    struct sup_run *run = sup_expect_exit(sup, id, 0, 5000);
+    assert_int_equal(run->end.stdout_bytes, 120000);
+    expect_printed(&run->out, 4500);
+    sup_end(sup);
+}
+
 /* Past the cap nothing is sent, and so nothing needs credit. */
 static void test_output_past_the_cap_needs_no_credit(void **state)
 {
@@ -273,6 +310,7 @@ int main(int argc, char **argv)
         SUP_TEST(test_caps_stop_the_bytes_and_not_the_counts),
         SUP_TEST(test_stream_all_ignores_the_caps),
         SUP_TEST(test_stream_all_with_a_small_window),
+        SUP_TEST(test_packets_are_whole_at_the_cap_and_at_the_end_of_credit),
         SUP_TEST(test_output_past_the_cap_needs_no_credit),
         SUP_TEST(test_no_credit_stalls_only_the_printing_commands),
         SUP_TEST(test_time_limit_strikes_without_credit),

@@ -35,6 +35,7 @@ struct cv_runtime {
     int epoll;
     struct cv_outq out;
     uint64_t credit;        /* output bytes that may still be sent */
+    uint64_t least_credit;  /* what a read of output needs: a packet of a pipe, or all there is */
     uint32_t stdin_credit;  /* bytes of stdin buffered per command */
     struct cv_heap timers;  /* milliseconds of CLOCK_MONOTONIC */
     struct cv_list ready;   /* streams that may have something to read */

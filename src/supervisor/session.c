@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -128,9 +129,12 @@ static void protocol_error(struct session *session, const char *text)
 /* Stalled streams get their turns again: there is new credit, or new room in the queue. */
 static void resume_stalled(struct cv_runtime *runtime)
 {
-    while (!cv_list_empty(&runtime->stalled)) {
-        struct cv_stream *stream = cv_list_entry(runtime->stalled.next, struct cv_stream, link);
-        cv_stream_wake(runtime, stream);
+    struct cv_list *link = runtime->stalled.next;
+    while (link != &runtime->stalled) {
+        struct cv_stream *stream = cv_list_entry(link, struct cv_stream, link);
+        link = link->next;
+        if (cv_stream_may_send(runtime, stream))
+            cv_stream_wake(runtime, stream);
     }
 }
 
@@ -189,6 +193,7 @@ static void on_hello(struct session *session, const struct cv_frame *frame)
     if (session->orphaned)
         return;
     session->runtime.credit = hello.credit;
+    session->runtime.least_credit = hello.credit < PIPE_BUF ? hello.credit : PIPE_BUF;
     session->runtime.stdin_credit = hello.stdin_credit;
     session->ping_ms = hello.ping_ms;
     session->ping_idle = (hello.flags & CV_HELLO_PING_IDLE) != 0;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -147,23 +148,37 @@ static enum outcome stall(const struct cv_stream *stream)
     return outcome == TOOK ? STALLED : outcome;
 }
 
+bool cv_stream_may_send(const struct cv_runtime *runtime, const struct cv_stream *stream)
+{
+    uint64_t enough = stream->cap < runtime->least_credit ? stream->cap : runtime->least_credit;
+    return runtime->credit >= enough && cv_outq_room(&runtime->out);
+}
+
+/*
+ * A command can make packets of what it writes (O_DIRECT, pipe(2)), and a read loses what it does
+ * not take of one. So none asks for less than a whole one: past the cap the rest is only counted.
+ */
 static enum outcome send_some(struct cv_runtime *runtime, struct cv_stream *stream)
 {
     uint64_t most = CV_FRAME_PAYLOAD_MAX;
-    if (most > stream->cap)
-        most = stream->cap;
     if (most > runtime->credit)
         most = runtime->credit;
-    bool may_send = most > 0 && cv_outq_room(&runtime->out);
-    uint8_t *room = may_send ? cv_outq_reserve(&runtime->out, (size_t)most) : NULL;
+    size_t length = (size_t)most;
+    if (most >= stream->cap) {
+        most = stream->cap;
+        length = most < PIPE_BUF ? PIPE_BUF : (size_t)most;
+    }
+    bool may_send = cv_stream_may_send(runtime, stream);
+    uint8_t *room = may_send ? cv_outq_reserve(&runtime->out, length) : NULL;
     if (room == NULL)
         return stall(stream);
-    ssize_t got = read(stream->fd, room, (size_t)most);
+    ssize_t got = read(stream->fd, room, length);
     if (got > 0) {
-        cv_outq_claim(&runtime->out, stream->type, 0, stream->id, (size_t)got);
+        uint64_t sent = (uint64_t)got < most ? (uint64_t)got : most;
+        cv_outq_claim(&runtime->out, stream->type, 0, stream->id, (size_t)sent);
         count(stream, (uint64_t)got);
-        stream->cap -= (uint64_t)got;
-        runtime->credit -= (uint64_t)got;
+        stream->cap -= sent;
+        runtime->credit -= sent;
     }
     return outcome_of(got);
 }

@@ -34,6 +34,8 @@ void cv_stream_wake(struct cv_runtime *runtime, struct cv_stream *stream);
 void cv_stream_settle(struct cv_stream *stream);
 /* Closes the stream if it is at its end: nobody holds the pipe and nothing is left in it. */
 void cv_stream_probe(struct cv_runtime *runtime, struct cv_stream *stream);
+/* True when there is the credit and the room that the stream's next turn needs to send anything. */
+bool cv_stream_may_send(const struct cv_runtime *runtime, const struct cv_stream *stream);
 /* From now on everything is read away and only counted. */
 void cv_stream_discard(struct cv_runtime *runtime, struct cv_stream *stream);
 /*

@@ -226,6 +226,21 @@ static int print(uint64_t bytes, int code, int last_fd)
     return code;
 }
 
+/* Each write is a packet of its own: pipe(2). */
+static int packets(uint64_t bytes, size_t size)
+{
+    uint8_t packet[4096];
+    if (size > sizeof packet || fcntl(STDOUT_FILENO, F_SETFL, O_WRONLY | O_DIRECT) != 0)
+        return 99;
+    for (uint64_t done = 0; done < bytes; done += size) {
+        for (size_t i = 0; i < size; i++)
+            packet[i] = act_print_byte(done + i);
+        if (write(STDOUT_FILENO, packet, size) != (ssize_t)size)
+            return 99;
+    }
+    return 0;
+}
+
 static int orphans(int count)
 {
     for (int i = 0; i < count; i++) {
@@ -249,6 +264,8 @@ int act_main(int argc, char **argv)
     if (strcmp(act, "print") == 0)
         return print(strtoull(argv[1], NULL, 10), argc > 2 ? atoi(argv[2]) : 0,
                      argc > 3 ? STDERR_FILENO : STDOUT_FILENO);
+    if (strcmp(act, "packets") == 0 && argc > 2)
+        return packets(strtoull(argv[1], NULL, 10), strtoul(argv[2], NULL, 10));
     if (strcmp(act, "orphans") == 0)
         return orphans(atoi(argv[1]));
     struct heartbeat *heartbeat = map(argv[1], 0);

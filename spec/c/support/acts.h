@@ -45,7 +45,8 @@ uint64_t act_print_hash(uint64_t length);
  *   loud PATH BYTES        writes BYTES to stdout every 10 ms and beats; ends when that fails
  *   litter PATH            makes files and folders in the working directory at full speed
  *   print BYTES [CODE [both]]  writes a pattern to stdout (and to stderr), exits with CODE
- *   orphans COUNT          leaves COUNT daemons that exit at once
+ *   packets BYTES SIZE     writes the pattern to stdout, a pipe, in packets (O_DIRECT) of SIZE
+ * bytes orphans COUNT          leaves COUNT daemons that exit at once
  */
 int act_main(int argc, char **argv);
 
