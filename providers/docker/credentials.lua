@@ -40,10 +40,18 @@ local function read_config()
         end
         return unusable(path, (why:gsub("^.*: ", "")))
     end
-    local text = file:read(CONFIG_MAX_BYTES + 1) or ""
+    local text
+    text, why = file:read(CONFIG_MAX_BYTES + 1)
     file:close()
+    if why then
+        return unusable(path, why)
+    end
+    text = text or "" -- at the end of the file at once
     if #text > CONFIG_MAX_BYTES then
         return unusable(path, "it is larger than 1 MiB")
+    end
+    if not text:find("[^ \t\r\n]") then -- docker reads it so as well
+        return {}
     end
     local config = native.json_decode(text)
     if type(config) ~= "table" then
