@@ -53,7 +53,8 @@ end
 
 local function volume_of(inspected)
     for _, mount in ipairs(type(inspected.Mounts) == "table" and inspected.Mounts or {}) do
-        if mount.Destination == constants.WORKSPACE_ROOT and type(mount.Name) == "string" then
+        local is_it = type(mount) == "table" and mount.Destination == constants.WORKSPACE_ROOT
+        if is_it and type(mount.Name) == "string" then
             return mount.Name
         end
     end
@@ -67,8 +68,11 @@ function Transport:identify()
     if state == nil then
         return nil, inspected
     end
-    if not state or not state.Running then
+    if not state or state.Running ~= true then
         return nil, errors.sandbox("create_failed", "the container ended at once")
+    end
+    if type(inspected.Id) ~= "string" then
+        return nil, errors.sandbox("create_failed", "the engine does not say which container it is")
     end
     self.container_id, self.started_at = inspected.Id, state.StartedAt
     self.volume = volume_of(inspected)

@@ -159,6 +159,32 @@ describe("an engine", function()
             end
         end)
 
+        it("whose word of the container is odd makes a workspace, or leaves none", function()
+            local image = { match = "^GET /images", act = "answer", status = 200, body = "{}" }
+            local created = { match = "^POST /containers/create", act = "answer", status = 201, body = '{"Id":"x"}' }
+            local attached = { match = "^POST .*/attach", act = "answer", status = 101,
+                headers = { Connection = "Upgrade", Upgrade = "tcp" },
+                body = "\1\0\0\0\0\0\0\6ready\n" }
+            local started = { match = "^POST .*/start", act = "answer", status = 204 }
+            local removed = { match = "^DELETE", act = "answer", status = 204 }
+            local function create(inspected)
+                proxy:set({ ping("1.41"), image, created, attached, started, removed,
+                    { match = "^GET /containers", act = "answer", status = 200, body = inspected } })
+                return provider(proxy.host):create({ run_id = "spec" })
+            end
+            local running = '{"Id":"x","State":{"Running":true,"StartedAt":"now"},"Mounts":%s}'
+            for _, mounts in ipairs({ "[null]", "[1]", '["x",{"Destination":null},{"Name":1}]', "null", "7" }) do
+                local workspace = assert(create(running:format(mounts)))
+                assert(workspace:dispose())
+            end
+            for _, inspected in ipairs({ "null", "[]", "x", '{"Id":null,"State":{"Running":true}}',
+                '{"Id":"x","State":{"Running":null}}', '{"Id":"x","State":null}' }) do
+                fails("create_failed", create(inspected))
+                local requests = proxy:requests()
+                assert.matches("^DELETE /containers/", requests[#requests], inspected)
+            end
+        end)
+
         it("that leaves a limit out is heard", function()
             local messages = {}
             proxy:set({ ping("1.41"), { match = "^GET /images", act = "answer", status = 200, body = "{}" },
