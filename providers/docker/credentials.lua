@@ -164,4 +164,20 @@ function credentials.header(registry, option, signal)
     return base64.encode_url(assert(native.json_encode(auth)))
 end
 
+--- What no text may show of such a header.
+---@param header string
+---@return string[]
+function credentials.secrets(header)
+    local text = base64.decode(header)
+    local auth = native.json_decode(text)
+    local secrets = { header, text }
+    for _, name in ipairs({ "username", "password", "identitytoken", "registrytoken" }) do
+        table.insert(secrets, auth[name])
+    end
+    if auth.username and auth.password then
+        table.insert(secrets, auth.username .. ":" .. auth.password) -- what a registry gets, in Base64
+    end
+    return secrets
+end
+
 return credentials

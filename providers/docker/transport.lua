@@ -46,7 +46,7 @@ local function inspect(self, signal)
         return false
     end
     if answer.status ~= 200 then
-        return nil, engines.failure("looking at the container", answer)
+        return nil, self.engine:failure("looking at the container", answer)
     end
     return state_of(answer), answer.json
 end
@@ -132,7 +132,7 @@ local function exit_code(self, exec_id, signal)
             return nil, failure
         end
         if answer.status ~= 200 or type(answer.json) ~= "table" then
-            return nil, engines.failure("asking for the exit code", answer)
+            return nil, self.engine:failure("asking for the exit code", answer)
         end
         local ended = answer.json.Running == false and type(answer.json.ExitCode) == "number"
         return ended and answer.json.ExitCode or nil
@@ -174,7 +174,7 @@ local function create_exec(self, argv, given)
     end
     local exec_id = type(answer.json) == "table" and answer.json.Id
     if answer.status ~= 201 or type(exec_id) ~= "string" then
-        return nil, engines.failure("preparing the command", answer)
+        return nil, self.engine:failure("preparing the command", answer)
     end
     return exec_id
 end
@@ -216,7 +216,7 @@ function Transport:exec(argv, given)
         signal = given.signal,
     })
     if not stream then
-        return nil, answer and engines.failure("starting the command", answer) or err
+        return nil, answer and self.engine:failure("starting the command", answer) or err
     end
     return run(self, stream, exec_id, given)
 end

@@ -1,21 +1,11 @@
--- Takes secrets out of the words of servers and programs, which may repeat what they were given.
+-- Takes secrets out of the words of servers and programs.
 
---- A text without them. Longer ones go first, since a shorter one may be a part of them.
+local redactor = require "chamvi.sandbox.redactor"
+
+--- A text without them, as redactor.lua says.
 ---@param text string
 ---@param secrets string[] empty ones count for nothing
 ---@return string
 return function(text, secrets)
-    local sorted = {}
-    for _, secret in ipairs(secrets) do
-        if secret ~= "" then
-            table.insert(sorted, secret)
-        end
-    end
-    table.sort(sorted, function(left, right)
-        return #left > #right
-    end)
-    for _, secret in ipairs(sorted) do
-        text = text:gsub((secret:gsub("%p", "%%%0")), "***")
-    end
-    return text
+    return redactor(secrets)(text)
 end
