@@ -18,6 +18,11 @@ local runs = {}
 -- the 2 s after which Docker ends the stream of such a command by itself.
 local HELD_OUTPUT_MS = 1500
 
+-- How a place ends, with words, that could not start the first shell: it has no process left, or the arguments are too
+-- long together. That shell itself ends with 0 once it has reported, and else with 2 or more than 128, by an error or a
+-- signal: then its reports may be lost, and the command may have run.
+local REFUSED = { [1] = true, [126] = true }
+
 ---@class chamvi.RemoteCommand
 ---@field argv string[]
 ---@field cwd string absolute, "" for none
@@ -27,9 +32,10 @@ local HELD_OUTPUT_MS = 1500
 ---@field on_stderr fun(bytes: string, run: chamvi.RemoteRun)
 ---@field on_overdue fun(run: chamvi.RemoteRun) the guard has stopped the run; what it ran may still be there
 
---- What a run came to: one of `exit`, `wrong_cwd` and `err`.
+--- What a run came to: one of `exit`, `refused`, `wrong_cwd` and `err`.
 ---@class chamvi.RemoteOutcome
 ---@field exit? chamvi.WrapperExit
+---@field refused? boolean the place did not even start the first shell; the output says why
 ---@field wrong_cwd? "missing"|"outside"
 ---@field err? chamvi.Error
 ---@field lost? boolean with `err`: nobody reported how the command ended
@@ -111,9 +117,8 @@ local function note_return(self, code, err)
         settle_complete(self, native.monotonic_ms() - self.complete_at >= HELD_OUTPUT_MS)
         return
     end
-    if code == 126 and not self.reported and self.has_words then
-        -- The system refused the first shell, as it does when the arguments are too long together.
-        settle(self, { exit = { code = code, timed_out = false, oom_killed = false, words = "" } })
+    if REFUSED[code] and not self.reported and self.has_words then
+        settle(self, { refused = true })
         return
     elseif code == 127 and not self.reported then
         err = errors.sandbox("no_shell", "the image has no sh, which every command needs")
@@ -141,6 +146,7 @@ end
 local function until_settled(self, take)
     return function(bytes)
         if not self.settled then
+            self.has_words = true
             take(bytes, self)
         end
     end
@@ -163,7 +169,7 @@ function runs.new(command)
         timers = {}, -- functions that cancel them
         group = nil, -- the id of the command's process group
         reported = false, -- anything
-        has_words = false, -- on stderr
+        has_words = false, -- there was output other than reports
         exit = nil,
         wrong_cwd = nil,
         output_ended = false,
@@ -176,10 +182,7 @@ function runs.new(command)
     end
     self.filters = {
         stdout = filters.new(self.mark, until_settled(self, command.on_stdout), on_report),
-        stderr = filters.new(self.mark, until_settled(self, function(bytes, run)
-            self.has_words = true
-            command.on_stderr(bytes, run)
-        end), on_report),
+        stderr = filters.new(self.mark, until_settled(self, command.on_stderr), on_report),
     }
     return self
 end
