@@ -101,6 +101,7 @@ local function request_of(self, method, path, given)
         connect_ms = limits.CONNECT,
         timeout_ms = given.timeout_ms or limits.REQUEST,
         idle_ms = given.idle_ms,
+        max_bytes = given.max_bytes,
         signal = given.signal,
         upgrade = given.upgrade,
     }
@@ -136,6 +137,7 @@ end
 ---@field headers? table<string, string>
 ---@field timeout_ms? integer 0: none
 ---@field idle_ms? integer
+---@field max_bytes? integer of the answer's body
 ---@field signal? chamvi.Signal
 
 -- The code for a status that the caller did not expect.

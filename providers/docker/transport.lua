@@ -13,6 +13,10 @@ local utf8_argv = require "chamvi.sandbox.docker.argv"
 
 local transports = {}
 
+-- Of an answer about an exec, which repeats its arguments: Go's JSON has up to six bytes for one. The rest is short.
+local ARGUMENT_BYTE_MAX_BYTES = 6
+local EXEC_MAX_BYTES = 1048576
+
 ---@class chamvi.DockerTransport: chamvi.Transport
 local Transport = {}
 Transport.__index = Transport
@@ -124,10 +128,17 @@ local function read_all(stream, sinks)
     return true
 end
 
+---@class chamvi.DockerExec one that the engine has prepared
+---@field id string
+---@field argv_bytes integer
+
 -- What an exec has ended with.
-local function exit_code(self, exec_id, signal)
+local function exit_code(self, exec, signal)
     local code, err = engines.poll(limits.EXIT, function()
-        local answer, failure = self.engine:request("GET", ("/exec/%s/json"):format(exec_id), { signal = signal })
+        local answer, failure = self.engine:request("GET", ("/exec/%s/json"):format(exec.id), {
+            max_bytes = EXEC_MAX_BYTES + ARGUMENT_BYTE_MAX_BYTES * exec.argv_bytes,
+            signal = signal,
+        })
         if not answer then
             return nil, failure
         end
@@ -158,6 +169,7 @@ local function create_exec(self, argv, given)
     if self.engine.is_podman then
         argv = on_podman(argv, given.stdin ~= nil)
     end
+    argv = utf8_argv(argv)
     local answer, err = self.engine:request("POST", ("/containers/%s/exec"):format(self.container_id), {
         json = {
             AttachStdin = given.stdin ~= nil,
@@ -165,7 +177,7 @@ local function create_exec(self, argv, given)
             AttachStderr = true,
             Tty = false,
             User = given.user or container.USER,
-            Cmd = utf8_argv(argv),
+            Cmd = argv,
         },
         signal = given.signal,
     })
@@ -176,11 +188,11 @@ local function create_exec(self, argv, given)
     if answer.status ~= 201 or type(exec_id) ~= "string" then
         return nil, self.engine:failure("preparing the command", answer)
     end
-    return exec_id
+    return { id = exec_id, argv_bytes = #table.concat(argv) }
 end
 
 -- Runs a prepared command to its end. No error of it may say that nothing ran.
-local function run(self, stream, exec_id, given)
+local function run(self, stream, exec, given)
     if given.stdin then
         task.start(function()
             if stream:write(given.stdin) then
@@ -192,7 +204,7 @@ local function run(self, stream, exec_id, given)
     stream:close()
     local code
     if read then
-        code, err = exit_code(self, exec_id, given.signal)
+        code, err = exit_code(self, exec, given.signal)
     end
     if not code then
         return nil, errors.sandbox("transport_lost", err.message, { detail = err.detail, cause = err })
@@ -206,19 +218,19 @@ end
 ---@return chamvi.TransportResult|nil
 ---@return chamvi.Error? err `gone`, `not_ready`, `engine_unreachable` and `forbidden` only where nothing ran
 function Transport:exec(argv, given)
-    local exec_id, err = create_exec(self, argv, given)
-    if not exec_id then
+    local exec, err = create_exec(self, argv, given)
+    if not exec then
         return nil, err
     end
     local stream, answer
-    stream, err, answer = self.engine:stream(("/exec/%s/start"):format(exec_id), {
+    stream, err, answer = self.engine:stream(("/exec/%s/start"):format(exec.id), {
         json = { Detach = false, Tty = false },
         signal = given.signal,
     })
     if not stream then
         return nil, answer and self.engine:failure("starting the command", answer) or err
     end
-    return run(self, stream, exec_id, given)
+    return run(self, stream, exec, given)
 end
 
 --- Removes the container with its volume, whatever state it is in. Waits until it is gone; one that is not there is

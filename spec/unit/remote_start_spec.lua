@@ -70,6 +70,23 @@ describe("a command of a remote workspace", function()
         end
     end)
 
+    it("is start_failed without the transport when no Linux takes that many bytes of arguments", function()
+        local calls = 0
+        local workspace = new(function(call)
+            calls = calls + 1
+            call:run("", "", "[1] + Done\n|0|")
+            return { exit_code = 0 }
+        end)
+        local argv = {}
+        for index = 1, 48 do
+            argv[index] = ("x"):rep(131071)
+        end
+        assert(workspace:exec(argv))
+        table.insert(argv, ("x"):rep(49))
+        assert.matches("6291456 bytes together", fails("start_failed", workspace:exec(argv)).message)
+        assert.equal(1, calls)
+    end)
+
     it("is never start_failed when it may have run", function()
         local ways = {
             ["no words"] = { "", "", 126 },

@@ -18,6 +18,9 @@ local runs = {}
 -- the 2 s after which Docker ends the stream of such a command by itself.
 local HELD_OUTPUT_MS = 1500
 
+-- Of all arguments together: Linux takes fewer, whatever its limits (since 4.13: bprm_stack_limits in fs/exec.c).
+local ARGV_MAX_BYTES = 6291456
+
 -- How a place ends, with words, that could not start the first shell: it has no process left, or the arguments are too
 -- long together. That shell itself ends with 0 once it has reported, and else with 2 or more than 128, by an error or a
 -- signal: then its reports may be lost, and the command may have run.
@@ -155,8 +158,12 @@ end
 --- A run that has not begun.
 ---@param command chamvi.RemoteCommand
 ---@return chamvi.RemoteRun|nil
----@return chamvi.Error? err the system gives no random bytes
+---@return chamvi.Error? err `start_failed` for arguments that are too long; or the system gives no random bytes
 function runs.new(command)
+    if #table.concat(command.argv) > ARGV_MAX_BYTES then
+        return nil, errors.sandbox("start_failed", ("the command could not be started: its arguments have more than "
+            .. "%d bytes together"):format(ARGV_MAX_BYTES))
+    end
     local id, err = rules.uuid()
     if not id then
         return nil, err
