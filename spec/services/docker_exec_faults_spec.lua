@@ -295,7 +295,7 @@ docker_target.each(busted, { "docker", "podman" }, "commands", function(target)
                     select undef, undef, undef, 0.01;
                 }
             ]] }))
-            -- Where the first shell still gets a process nobody knows, and Podman has one code for all that it can't do.
+            -- Where the first shell still gets a process, nobody knows; and Podman has one code for all failures.
             local known = target.name == "docker" and "start_failed" or "start_failed transport_lost"
             docker_target.wait_until("nothing starts", function()
                 local _, err = workspace:exec({ "true" })
