@@ -90,7 +90,9 @@ describe("a command of a remote workspace", function()
             { "|139|", "signaled", 139, 11 },
             { "timeout: the monitored command dumped core\n[1] + Segmentation fault\n|139|", "signaled", 139, 11 },
             { "timeout: sending signal TERM to command 'sh'\n[1] + Done(124)\n|124|", "timed_out", 124 },
-            { "timeout: sending\ntimeout: sending\n[1] + Killed\n|137|", "timed_out", 124 },
+            { "timeout: sending\ntimeout: sending\n[1] + Killed\n|137|", "timed_out", 124, 9 },
+            { "timeout: sending\n[1] + Done(137)\n|137|", "timed_out", 124, 9 },
+            { "timeout: sending\n[1] + Killed\n|137|", "timed_out", 124 }, -- `timeout` itself
             { "[1] + Done(124)\n|124|", "exited", 124 },
             { "timeout: sending signal TERM\n[1] + Terminated\n|143|", "signaled", 143, 15 },
             { "[1] + Done(255)\n|255|", "exited", 255 },
