@@ -14,7 +14,7 @@ local function list(engine, path, filters)
         return nil, err
     end
     if answer.status ~= 200 or type(answer.json) ~= "table" then
-        return nil, engines.failure("listing what has expired", answer)
+        return nil, engine:failure("listing what has expired", answer)
     end
     return answer.json
 end

@@ -40,10 +40,18 @@ local function read_config()
         end
         return unusable(path, (why:gsub("^.*: ", "")))
     end
-    local text = file:read(CONFIG_MAX_BYTES + 1) or ""
+    local text
+    text, why = file:read(CONFIG_MAX_BYTES + 1)
     file:close()
+    if why then
+        return unusable(path, why)
+    end
+    text = text or "" -- at the end of the file at once
     if #text > CONFIG_MAX_BYTES then
         return unusable(path, "it is larger than 1 MiB")
+    end
+    if not text:find("[^ \t\r\n]") then -- docker reads it so as well
+        return {}
     end
     local config = native.json_decode(text)
     if type(config) ~= "table" then
@@ -154,6 +162,22 @@ function credentials.header(registry, option, signal)
         return nil, err
     end
     return base64.encode_url(assert(native.json_encode(auth)))
+end
+
+--- What no text may show of such a header.
+---@param header string
+---@return string[]
+function credentials.secrets(header)
+    local text = base64.decode(header)
+    local auth = native.json_decode(text)
+    local secrets = { header, text }
+    for _, name in ipairs({ "username", "password", "identitytoken", "registrytoken" }) do
+        table.insert(secrets, auth[name])
+    end
+    if auth.username and auth.password then
+        table.insert(secrets, auth.username .. ":" .. auth.password) -- what a registry gets, in Base64
+    end
+    return secrets
 end
 
 return credentials

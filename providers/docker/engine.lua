@@ -6,6 +6,7 @@ local errors = require "chamvi.sandbox.errors"
 local http = require "chamvi.sandbox.http"
 local limits = require "chamvi.sandbox.docker.limits"
 local native = require "chamvi.sandbox.core"
+local redactor = require "chamvi.sandbox.redactor"
 local task = require "chamvi.sandbox.task"
 
 local engines = {}
@@ -14,11 +15,13 @@ local engines = {}
 local OLDEST = { 1, 40 }
 local NEWEST = { 1, 47 }
 local LINE_MAX_BYTES = 1048576 -- of one JSON line
+local CREDENTIALS_MAX = 8 -- that are remembered: some change with each pull
 
 ---@class chamvi.DockerEngine
 ---@field address chamvi.DockerAddress
 ---@field version? string the prefix of every path, "/v1.41", once an engine has answered
 ---@field is_podman? boolean
+---@field credentials { header: string, redact: fun(text: string): string }[] sent to it, the newest first
 local Engine = {}
 Engine.__index = Engine
 
@@ -26,7 +29,30 @@ Engine.__index = Engine
 ---@param address chamvi.DockerAddress
 ---@return chamvi.DockerEngine
 function engines.new(address)
-    return setmetatable({ address = address }, Engine)
+    return setmetatable({ address = address, credentials = {} }, Engine)
+end
+
+--- Remembers a credential, so that no text of the engine shows it. To be called before it is sent.
+---@param header string as it is sent
+---@param secrets string[] what no text may show of it
+function Engine:remember(header, secrets)
+    for _, credential in ipairs(self.credentials) do
+        if credential.header == header then
+            return
+        end
+    end
+    table.insert(self.credentials, 1, { header = header, redact = redactor(secrets) })
+    self.credentials[CREDENTIALS_MAX + 1] = nil
+end
+
+--- A text of the engine without the credentials that it was sent.
+---@param text string
+---@return string
+function Engine:redact(text)
+    for _, credential in ipairs(self.credentials) do
+        text = credential.redact(text)
+    end
+    return text
 end
 
 local function parse_version(text)
@@ -39,11 +65,11 @@ local function is_older(left, right)
 end
 
 -- What an engine says in the body of a failure, and anything else that a body is, in one line.
-local function words_of(answer)
+local function words_of(self, answer)
     local body = answer.body or ""
     local decoded = native.json_decode_answer(body)
     local message = type(decoded) == "table" and type(decoded.message) == "string" and decoded.message or body
-    message = message:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")
+    message = self:redact(message):gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")
     return message == "" and "it said nothing" or compat.cut(message, 512)
 end
 
@@ -75,6 +101,7 @@ local function request_of(self, method, path, given)
         connect_ms = limits.CONNECT,
         timeout_ms = given.timeout_ms or limits.REQUEST,
         idle_ms = given.idle_ms,
+        max_bytes = given.max_bytes,
         signal = given.signal,
         upgrade = given.upgrade,
     }
@@ -92,7 +119,7 @@ local function negotiated(self, signal)
     local newest = parse_version(answer.headers["api-version"])
     if answer.status ~= 200 or not newest then
         return nil, errors.sandbox("engine_unreachable", ("no Docker Engine answers at %s: it says %d to a ping: %s")
-            :format(self.address.name, answer.status, words_of(answer)))
+            :format(self.address.name, answer.status, words_of(self, answer)))
     end
     if is_older(newest, OLDEST) then
         local message = "the engine at %s is too old: its API is %d.%d, and %d.%d is needed"
@@ -110,22 +137,12 @@ end
 ---@field headers? table<string, string>
 ---@field timeout_ms? integer 0: none
 ---@field idle_ms? integer
+---@field max_bytes? integer of the answer's body
 ---@field signal? chamvi.Signal
 
 -- The code for a status that the caller did not expect.
 local function code_of(status)
     return (status == 401 or status == 403) and "forbidden" or "engine_failed"
-end
-
---- The error of an answer.
----@param doing string what failed: "creating the container"
----@param answer chamvi.HttpResponse
----@param code? string default: by the status
----@return chamvi.Error
-function engines.failure(doing, answer, code)
-    local words = words_of(answer)
-    return errors.sandbox(code or code_of(answer.status),
-        ("%s failed: the engine says %d: %s"):format(doing, answer.status, words), { detail = answer.body })
 end
 
 --- A text as a part of a URL.
@@ -135,6 +152,17 @@ function engines.escape(text)
     return (text:gsub("[^%w._~-]", function(byte)
         return ("%%%02X"):format(byte:byte())
     end))
+end
+
+--- The error of an answer.
+---@param doing string what failed: "creating the container"
+---@param answer chamvi.HttpResponse
+---@param code? string default: by the status
+---@return chamvi.Error
+function Engine:failure(doing, answer, code)
+    return errors.sandbox(code or code_of(answer.status),
+        ("%s failed: the engine says %d: %s"):format(doing, answer.status, words_of(self, answer)),
+        { detail = answer.body and self:redact(answer.body) })
 end
 
 --- Sends a request and waits for its answer.

@@ -23,7 +23,7 @@ local function is_present(engine, image, signal)
     if answer.status == 200 or answer.status == 404 then
         return answer.status == 200
     end
-    return nil, engines.failure("looking for the image", answer)
+    return nil, engine:failure("looking for the image", answer)
 end
 
 local function number(value)
@@ -42,6 +42,9 @@ local function pull(engine, image, parts, given)
     if err then
         return nil, err
     end
+    if auth then
+        engine:remember(auth, credentials.secrets(auth))
+    end
     local failed
     local path = ("/images/create?fromImage=%s&tag=%s"):format(
         engines.escape(parts.repository), engines.escape(parts.tag))
@@ -55,13 +58,14 @@ local function pull(engine, image, parts, given)
         if type(line) ~= "table" then
             return
         end
-        failed = failed or failure_in(line)
+        local failure = failure_in(line)
+        failed = failed or failure and engine:redact(failure)
         local status = type(line.status) == "string" and line.status or "pulling"
         local layer = type(line.id) == "string" and line.id .. ": " or ""
         local progress = type(line.progressDetail) == "table" and line.progressDetail or {}
         given.on_event({
             phase = "pulling",
-            message = layer .. status,
+            message = engine:redact(layer .. status),
             current = number(progress.current),
             total = number(progress.total),
         })
@@ -70,7 +74,7 @@ local function pull(engine, image, parts, given)
         return nil, err
     end
     if answer.body and answer.status >= 300 then
-        return nil, engines.failure(("pulling the image %s"):format(image), answer, "image_unavailable")
+        return nil, engine:failure(("pulling the image %s"):format(image), answer, "image_unavailable")
     end
     if failed then
         return unavailable(image, "the pull failed: " .. failed, { detail = failed })

@@ -131,7 +131,7 @@ end
 
 -- Runs as a job.
 local function create(self, given)
-    local ok, err = images.ensure(self.engine, given.image, {
+    local ok, err = creation.call(images.ensure, self.engine, given.image, {
         pull = self.pull,
         registry_auth = self.registry_auth,
         on_event = self.on_event,
@@ -161,7 +161,7 @@ local function create(self, given)
     }
     local transport = transports.new(self.engine, id)
     local workspace
-    workspace, err = fill(self, transport, given, info, id)
+    workspace, err = creation.call(fill, self, transport, given, info, id)
     if not workspace then
         creation.clean_up(transport, "the container " .. transport.name, limits.CLEAN_UP, self.on_error)
         return nil, err

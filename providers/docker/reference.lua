@@ -16,7 +16,8 @@ local HUB = "https://index.docker.io/v1/"
 ---@return chamvi.ImageReference|nil # nil when it is none
 function reference.parse(image)
     -- Not the whole grammar, only what would be something else in a URL; the engine knows the rest.
-    if not image:find("^%w[%w._/:@+-]*$") or image:find("/[./]") then
+    local rest = image:match("^%[[%x:]+%]:?%d*/(.*)$") or image -- behind an IPv6 address
+    if not rest:find("^%w[%w._/:@+-]*$") or rest:find("/[./]") then
         return nil
     end
     local name, digest = image:match("^(.-)@(.+)$")
@@ -24,7 +25,8 @@ function reference.parse(image)
     local repository, tag = name:match("^(.+):([^/:]+)$")
     repository = repository or name
     local first = repository:match("^([^/]+)/")
-    local is_host = first and (first:find("[.:]") or first == "localhost")
+    -- Names have no upper-case letters, hosts may.
+    local is_host = first and (first:find("[.:%u]") or first == "localhost")
     local registry = is_host and first or HUB
     if registry == "docker.io" or registry == "index.docker.io" then
         registry = HUB

@@ -21,7 +21,7 @@ local function delete(engine, path, what, signal)
         elseif answer.status == 404 then
             return refusal and "gone" or "missing"
         end
-        refusal = engines.failure("removing the " .. what, answer, "remove_failed")
+        refusal = engine:failure("removing the " .. what, answer, "remove_failed")
         return nil, answer.status ~= 409 and answer.status < 500 and refusal or nil
     end)
     if removed then

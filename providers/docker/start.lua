@@ -3,16 +3,15 @@
 local at_most = require "chamvi.sandbox.at_most"
 local container = require "chamvi.sandbox.docker.container"
 local constants = require "chamvi.sandbox.constants"
-local engines = require "chamvi.sandbox.docker.engine"
 local errors = require "chamvi.sandbox.errors"
 local limits = require "chamvi.sandbox.docker.limits"
 local native = require "chamvi.sandbox.core"
 
 -- What the engine does not do of what it was asked for, such as a limit that its kernel lacks.
-local function tell_warnings(answer, on_warning)
+local function tell_warnings(engine, answer, on_warning)
     local warnings = type(answer.json) == "table" and answer.json.Warnings
     for _, warning in ipairs(type(warnings) == "table" and warnings or {}) do
-        on_warning(tostring(warning))
+        on_warning(engine:redact(tostring(warning)))
     end
 end
 
@@ -31,15 +30,15 @@ local function create(transport, body, on_warning)
     end
     transport.created = answer.status < 400 or answer.status >= 500
     if answer.status == 201 then
-        tell_warnings(answer, on_warning)
+        tell_warnings(transport.engine, answer, on_warning)
         return true
     end
     local no_image = answer.status == 404 and answer.body:find("image", 1, true) -- or network
-    return nil, engines.failure("creating the container", answer, no_image and "image_unavailable" or nil)
+    return nil, transport.engine:failure("creating the container", answer, no_image and "image_unavailable" or nil)
 end
 
 -- A function that gives the next line which the container's main program prints: what became of the folder.
-local function line_reader(stream)
+local function line_reader(engine, stream)
     local decoder, text = native.docker_stream(), ""
     return function()
         while not text:find("\n", 1, true) do
@@ -55,7 +54,7 @@ local function line_reader(stream)
                 text = text .. (pieces[index] == "stdout" and pieces[index + 1] or "")
             end
             if #text > 64 then
-                local words = "the image's sh says what it should not: " .. text:sub(1, 64)
+                local words = "the image's sh says what it should not: " .. engine:redact(text):sub(1, 64)
                 return nil, errors.sandbox("create_failed", words)
             end
         end
@@ -94,7 +93,7 @@ local function open_folder(transport)
         return nil, err
     end
     if result.exit_code ~= 0 then
-        local detail = table.concat(words)
+        local detail = transport.engine:redact(table.concat(words))
         return nil, errors.sandbox("create_failed", ("the workspace's user may not write to %s: give the image that "
             .. "folder, owned by %s"):format(constants.WORKSPACE_ROOT, container.USER), { detail = detail })
     end
@@ -110,10 +109,10 @@ local function prepare(transport, stream)
         return nil, err
     end
     if answer.status ~= 204 then
-        return nil, engines.failure("starting the container", answer)
+        return nil, transport.engine:failure("starting the container", answer)
     end
 
-    local next_line = line_reader(stream)
+    local next_line = line_reader(transport.engine, stream)
     local function read()
         return in_time("the container's first word", function(signal)
             signal:on_abort(function()
@@ -157,7 +156,7 @@ return function(transport, given, on_warning)
     local path = ("/containers/%s/attach?stream=1&stdout=1"):format(transport.name)
     local stream, failure, refusal = transport.engine:stream(path, {})
     if not stream then
-        return nil, refusal and engines.failure("attaching to the container", refusal) or failure
+        return nil, refusal and transport.engine:failure("attaching to the container", refusal) or failure
     end
     local state
     state, err = prepare(transport, stream)

@@ -13,6 +13,10 @@ local utf8_argv = require "chamvi.sandbox.docker.argv"
 
 local transports = {}
 
+-- Of an answer about an exec, which repeats its arguments: Go's JSON has up to six bytes for one. The rest is short.
+local ARGUMENT_BYTE_MAX_BYTES = 6
+local EXEC_MAX_BYTES = 1048576
+
 ---@class chamvi.DockerTransport: chamvi.Transport
 local Transport = {}
 Transport.__index = Transport
@@ -46,14 +50,15 @@ local function inspect(self, signal)
         return false
     end
     if answer.status ~= 200 then
-        return nil, engines.failure("looking at the container", answer)
+        return nil, self.engine:failure("looking at the container", answer)
     end
     return state_of(answer), answer.json
 end
 
 local function volume_of(inspected)
     for _, mount in ipairs(type(inspected.Mounts) == "table" and inspected.Mounts or {}) do
-        if mount.Destination == constants.WORKSPACE_ROOT and type(mount.Name) == "string" then
+        local is_it = type(mount) == "table" and mount.Destination == constants.WORKSPACE_ROOT
+        if is_it and type(mount.Name) == "string" then
             return mount.Name
         end
     end
@@ -67,8 +72,11 @@ function Transport:identify()
     if state == nil then
         return nil, inspected
     end
-    if not state or not state.Running then
+    if not state or state.Running ~= true then
         return nil, errors.sandbox("create_failed", "the container ended at once")
+    end
+    if type(inspected.Id) ~= "string" then
+        return nil, errors.sandbox("create_failed", "the engine does not say which container it is")
     end
     self.container_id, self.started_at = inspected.Id, state.StartedAt
     self.volume = volume_of(inspected)
@@ -120,15 +128,22 @@ local function read_all(stream, sinks)
     return true
 end
 
+---@class chamvi.DockerExec one that the engine has prepared
+---@field id string
+---@field argv_bytes integer
+
 -- What an exec has ended with.
-local function exit_code(self, exec_id, signal)
+local function exit_code(self, exec, signal)
     local code, err = engines.poll(limits.EXIT, function()
-        local answer, failure = self.engine:request("GET", ("/exec/%s/json"):format(exec_id), { signal = signal })
+        local answer, failure = self.engine:request("GET", ("/exec/%s/json"):format(exec.id), {
+            max_bytes = EXEC_MAX_BYTES + ARGUMENT_BYTE_MAX_BYTES * exec.argv_bytes,
+            signal = signal,
+        })
         if not answer then
             return nil, failure
         end
         if answer.status ~= 200 or type(answer.json) ~= "table" then
-            return nil, engines.failure("asking for the exit code", answer)
+            return nil, self.engine:failure("asking for the exit code", answer)
         end
         local ended = answer.json.Running == false and type(answer.json.ExitCode) == "number"
         return ended and answer.json.ExitCode or nil
@@ -154,6 +169,7 @@ local function create_exec(self, argv, given)
     if self.engine.is_podman then
         argv = on_podman(argv, given.stdin ~= nil)
     end
+    argv = utf8_argv(argv)
     local answer, err = self.engine:request("POST", ("/containers/%s/exec"):format(self.container_id), {
         json = {
             AttachStdin = given.stdin ~= nil,
@@ -161,7 +177,7 @@ local function create_exec(self, argv, given)
             AttachStderr = true,
             Tty = false,
             User = given.user or container.USER,
-            Cmd = utf8_argv(argv),
+            Cmd = argv,
         },
         signal = given.signal,
     })
@@ -170,13 +186,13 @@ local function create_exec(self, argv, given)
     end
     local exec_id = type(answer.json) == "table" and answer.json.Id
     if answer.status ~= 201 or type(exec_id) ~= "string" then
-        return nil, engines.failure("preparing the command", answer)
+        return nil, self.engine:failure("preparing the command", answer)
     end
-    return exec_id
+    return { id = exec_id, argv_bytes = #table.concat(argv) }
 end
 
 -- Runs a prepared command to its end. No error of it may say that nothing ran.
-local function run(self, stream, exec_id, given)
+local function run(self, stream, exec, given)
     if given.stdin then
         task.start(function()
             if stream:write(given.stdin) then
@@ -188,7 +204,7 @@ local function run(self, stream, exec_id, given)
     stream:close()
     local code
     if read then
-        code, err = exit_code(self, exec_id, given.signal)
+        code, err = exit_code(self, exec, given.signal)
     end
     if not code then
         return nil, errors.sandbox("transport_lost", err.message, { detail = err.detail, cause = err })
@@ -202,19 +218,19 @@ end
 ---@return chamvi.TransportResult|nil
 ---@return chamvi.Error? err `gone`, `not_ready`, `engine_unreachable` and `forbidden` only where nothing ran
 function Transport:exec(argv, given)
-    local exec_id, err = create_exec(self, argv, given)
-    if not exec_id then
+    local exec, err = create_exec(self, argv, given)
+    if not exec then
         return nil, err
     end
     local stream, answer
-    stream, err, answer = self.engine:stream(("/exec/%s/start"):format(exec_id), {
+    stream, err, answer = self.engine:stream(("/exec/%s/start"):format(exec.id), {
         json = { Detach = false, Tty = false },
         signal = given.signal,
     })
     if not stream then
-        return nil, answer and engines.failure("starting the command", answer) or err
+        return nil, answer and self.engine:failure("starting the command", answer) or err
     end
-    return run(self, stream, exec_id, given)
+    return run(self, stream, exec, given)
 end
 
 --- Removes the container with its volume, whatever state it is in. Waits until it is gone; one that is not there is

@@ -7,7 +7,7 @@ local errors = require "chamvi.sandbox.errors"
 local http = require "chamvi.sandbox.http"
 local limits = require "chamvi.sandbox.k8s.limits"
 local native = require "chamvi.sandbox.core"
-local redact = require "chamvi.sandbox.k8s.redact"
+local redactor = require "chamvi.sandbox.redactor"
 local task = require "chamvi.sandbox.task"
 
 local apis = {}
@@ -61,7 +61,7 @@ end
 function apis.without_credential(answer, text)
     local scheme, credential = (answer.authorization or ""):match("^(%S+) (.*)$")
     local pair = scheme == "Basic" and base64.decode(credential) or ""
-    return redact(text, { credential or "", pair:match(":(.*)$") or "" })
+    return redactor({ credential or "", pair:match(":(.*)$") or "" })(text)
 end
 
 -- What the server says in the body of a failure, or whatever a body is, in one line.

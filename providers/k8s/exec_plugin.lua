@@ -7,7 +7,7 @@ local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
 local native = require "chamvi.sandbox.core"
 local program = require "chamvi.sandbox.program"
-local redact = require "chamvi.sandbox.k8s.redact"
+local redactor = require "chamvi.sandbox.redactor"
 local rfc3339 = require "chamvi.sandbox.k8s.rfc3339"
 
 local exec_plugin = {}
@@ -106,7 +106,7 @@ local function without_secrets(exec, result)
     for _, argument in ipairs(exec.args or {}) do
         add_argument(secrets, argument)
     end
-    local words = redact(result.stderr, secrets)
+    local words = redactor(secrets)(result.stderr)
     if not result.stderr_truncated then
         return words
     end

@@ -8,14 +8,12 @@ local compat = require "chamvi.sandbox.compat"
 local constants = require "chamvi.sandbox.constants"
 local create_remote_workspace = require "chamvi.sandbox.remote"
 local creation = require "chamvi.sandbox.creation"
-local errors = require "chamvi.sandbox.errors"
 local guarded_client = require "chamvi.sandbox.k8s.guarded_client"
 local kubeconfig = require "chamvi.sandbox.k8s.kubeconfig"
 local limits = require "chamvi.sandbox.k8s.limits"
 local names = require "chamvi.sandbox.k8s.names"
 local options = require "chamvi.sandbox.options"
 local override_rules = require "chamvi.sandbox.k8s.override_rules"
-local printed = require "chamvi.sandbox.printed"
 local prepare_workspace = require "chamvi.sandbox.prepare"
 local provider = require "chamvi.sandbox.provider"
 local reporter = require "chamvi.sandbox.reporter"
@@ -223,13 +221,7 @@ local function create(self, given)
     }
     local transport = transports.new(self.client, id)
     local workspace
-    local called
-    called, workspace, err = pcall(fill, self, transport, given, info, id)
-    if not called then
-        workspace, err = nil, errors.sandbox("engine_failed", "the create raised: " .. printed(workspace), {
-            cause = workspace,
-        })
-    end
+    workspace, err = creation.call(fill, self, transport, given, info, id)
     if not workspace then
         creation.clean_up(transport, "the pod " .. transport.name, limits.CLEAN_UP, self.on_error)
         return nil, err

@@ -1,7 +1,9 @@
 -- Engines that are not there, or not what they should be: none of this needs one.
 
+local base64 = require "chamvi.sandbox.base64"
 local docker = require "chamvi.sandbox.docker"
 local engine_proxy = require "spec.support.engine_proxy"
+local native = require "chamvi.sandbox.core"
 local other_user = require "spec.support.other_user"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
@@ -159,6 +161,32 @@ describe("an engine", function()
             end
         end)
 
+        it("whose word of the container is odd makes a workspace, or leaves none", function()
+            local image = { match = "^GET /images", act = "answer", status = 200, body = "{}" }
+            local created = { match = "^POST /containers/create", act = "answer", status = 201, body = '{"Id":"x"}' }
+            local attached = { match = "^POST .*/attach", act = "answer", status = 101,
+                headers = { Connection = "Upgrade", Upgrade = "tcp" },
+                body = "\1\0\0\0\0\0\0\6ready\n" }
+            local started = { match = "^POST .*/start", act = "answer", status = 204 }
+            local removed = { match = "^DELETE", act = "answer", status = 204 }
+            local function create(inspected)
+                proxy:set({ ping("1.41"), image, created, attached, started, removed,
+                    { match = "^GET /containers", act = "answer", status = 200, body = inspected } })
+                return provider(proxy.host):create({ run_id = "spec" })
+            end
+            local running = '{"Id":"x","State":{"Running":true,"StartedAt":"now"},"Mounts":%s}'
+            for _, mounts in ipairs({ "[null]", "[1]", '["x",{"Destination":null},{"Name":1}]', "null", "7" }) do
+                local workspace = assert(create(running:format(mounts)))
+                assert(workspace:dispose())
+            end
+            for _, inspected in ipairs({ "null", "[]", "x", '{"Id":null,"State":{"Running":true}}',
+                '{"Id":"x","State":{"Running":null}}', '{"Id":"x","State":null}' }) do
+                fails("create_failed", create(inspected))
+                local requests = proxy:requests()
+                assert.matches("^DELETE /containers/", requests[#requests], inspected)
+            end
+        end)
+
         it("that leaves a limit out is heard", function()
             local messages = {}
             proxy:set({ ping("1.41"), { match = "^GET /images", act = "answer", status = 200, body = "{}" },
@@ -172,6 +200,71 @@ describe("an engine", function()
                 end,
             }):create({ run_id = "spec" }))
             assert.equal("the engine warns: no swap limit", messages[2])
+        end)
+
+        it("never has a credential that it repeats shown", function()
+            local auth = { username = "robot", password = 's3"cr&t/p+w \\é', serveraddress = "r.example" }
+            local json = assert(native.json_encode(auth))
+            local shown = {}
+            local function note(text)
+                table.insert(shown, tostring(text))
+            end
+            local function attempt(rules)
+                table.insert(rules, 1, ping("1.41"))
+                proxy:set(rules)
+                local one = docker.create_docker_sandbox({
+                    docker = { host = proxy.host },
+                    pull = "always",
+                    registry_auth = auth,
+                    on_event = function(event)
+                        note(event.message)
+                    end,
+                    on_error = note,
+                })
+                local _, err = one:create({ run_id = "spec", image = "r.example/image" })
+                while err do
+                    note(err.message)
+                    note(err.detail)
+                    err = err.cause
+                end
+                note(select(2, one:collect_garbage()))
+            end
+            local echoes = {
+                auth.password,
+                auth.username .. ":" .. auth.password,
+                json, -- and escaped again
+                json:gsub("&", "\\u0026"),
+                base64.encode_url(json),
+                base64.encode_url(json):gsub("=", ""),
+                base64.encode(json),
+                base64.encode(json):gsub("%p", function(mark) return ("%%%02X"):format(mark:byte()) end),
+                base64.encode("x" .. auth.username .. ":" .. auth.password),
+                "https://robot:s3%22cr&t%2Fp%2Bw+%5C%C3%A9@r.example",
+            }
+            for _, echo in ipairs(echoes) do
+                local body = assert(native.json_encode({ message = "denied: " .. echo }))
+                attempt({ { match = "^POST /images", act = "answer", status = 500, body = body } })
+                attempt({ { match = "^POST /images", act = "answer", status = 401, body = "denied: " .. echo } })
+                attempt({ { match = "^POST /images", act = "answer", status = 200,
+                    body = assert(native.json_encode({ status = echo, id = echo })) .. "\n"
+                        .. assert(native.json_encode({ errorDetail = { message = "denied: " .. echo } })) } })
+                -- Later, when it no longer is about the image.
+                local pulled = { match = "^POST /images", act = "answer", status = 200, body = '{"status":"ok"}' }
+                local removed = { match = "^DELETE", act = "answer", status = 204 }
+                attempt({ pulled, removed, { match = "^", act = "answer", status = 409, body = body } })
+                attempt({ pulled, removed, { match = "^POST /containers/create", act = "answer", status = 201,
+                    body = assert(native.json_encode({ Warnings = { echo } })) },
+                    { match = "^", act = "answer", status = 403, body = body } })
+            end
+            local all = table.concat(shown, "\n")
+            for _, secret in ipairs({ "s3", "robot", base64.encode(json):sub(-30, -10),
+                base64.encode("robot:"):sub(1, 6), "%%C3", "u0026t" }) do
+                local at = all:find(secret)
+                assert.is_nil(at, at and all:sub(math.max(1, at - 100), at + 100))
+            end
+            assert.matches("the engine says 500: denied: ***", all, 1, true)
+            assert.matches("the pull failed: denied: ***", all, 1, true)
+            assert.matches("the engine warns: ***", all, 1, true)
         end)
 
         it("that forbids is told apart", function()

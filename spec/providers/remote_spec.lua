@@ -106,6 +106,21 @@ describe("a remote workspace of real programs", function()
         end)
     end
 
+    it("has permission_denied for files in a folder of its own that is closed", function()
+        for _, shell in ipairs({ "/bin/dash", "/bin/bash", "/bin/busybox" }) do
+            if scratch.read(shell) then
+                with(function(workspace)
+                    run(workspace, "echo text > file; chmod 0 .")
+                    fails("permission_denied", workspace:read_file("file"))
+                    fails("permission_denied", workspace:write_file("file", "new"))
+                    fails("permission_denied", workspace:write_file("folder/file", "new"))
+                    as_root(workspace, "chmod 755 /workspace")
+                    assert.equal("text\n", (workspace:read_file("file")))
+                end, { shell = shell })
+            end
+        end
+    end)
+
     it("kills what an abort meets, whenever it comes", function()
         with(function(workspace)
             sandbox.run(function()

@@ -265,6 +265,46 @@ docker_target.each(busted, { "docker", "podman" }, "commands", function(target)
         end, { limits = { pids = 4096 } })
     end)
 
+    it("do not start with arguments that are too long together, whoever refuses them", function()
+        target.with(function(workspace)
+            local function exec(count, byte)
+                local argv = { "echo" }
+                for index = 1, count do
+                    argv[index + 1] = byte:rep(131071)
+                end
+                return workspace:exec(argv)
+            end
+            assert.equal(131071 * 8 + 8, assert(exec(8, "b")).stdout_bytes)
+            -- By the kernel; on Docker also by containerd, for what JSON makes of them.
+            for _, case in ipairs({ "16 b", "40 b", "16 <", "16 \255", "47 \1", "49 b" }) do
+                local count, byte = case:match("^(%d+) (.)$")
+                fails("start_failed", exec(tonumber(count), byte))
+            end
+            assert.equal(0, assert(workspace:exec({ "true" })).exit_code)
+        end)
+    end)
+
+    it("do not start where no process is left", function()
+        target.with(function(workspace)
+            assert(workspace:exec({ "perl", "-e", [[
+                fork and exit;
+                close STDOUT; close STDERR; setpgrp;
+                while (1) {
+                    my $child = fork;
+                    exec "sleep", 600 if defined $child && !$child;
+                    select undef, undef, undef, 0.01;
+                }
+            ]] }))
+            -- Where the first shell still gets a process, nobody knows; and Podman has one code for all failures.
+            local known = target.name == "docker" and "start_failed" or "start_failed transport_lost"
+            docker_target.wait_until("nothing starts", function()
+                local _, err = workspace:exec({ "true" })
+                return err and known:find(err.code, 1, true)
+            end)
+            fails("start_failed transport_lost", workspace:read_file("x"))
+        end, {}, { limits = { pids = 20 } })
+    end)
+
     it("see a full disk as it is", function()
         target.with(function(workspace)
             -- A small file system in the volume's place, as the container sees it.

@@ -163,7 +163,9 @@ server.on('upgrade', (request, socket, head) => {
       socket.destroy();
     } else if (rule.act === 'answer') {
       const body = rule.body || '';
-      socket.end(`HTTP/1.1 ${rule.status} Answer\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+      const headers = Object.assign({ 'Content-Length': Buffer.byteLength(body) }, rule.headers);
+      const lines = Object.keys(headers).map((name) => `${name}: ${headers[name]}\r\n`);
+      socket.end(`HTTP/1.1 ${rule.status} Answer\r\n${lines.join('')}\r\n${body}`);
     } else if (rule.act !== 'hang') {
       relay(request, socket, head, rule);
     }

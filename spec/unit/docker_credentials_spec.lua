@@ -40,7 +40,7 @@ describe("the credentials of a pull", function()
     end
 
     it("are none where nothing is configured", function()
-        for _, config in ipairs({ false, "{}", '{"auths":{}}', '{"auths":{"other":{"auth":"dTpw"}}}',
+        for _, config in ipairs({ false, "", " \r\n\t", "{}", '{"auths":{}}', '{"auths":{"other":{"auth":"dTpw"}}}',
             '{"auths":null,"credHelpers":null,"credsStore":null}', '{"auths":{"r.example":{}}}' }) do
             local found, err = find("r.example", config)
             assert.is_nil(found)
@@ -101,7 +101,7 @@ describe("the credentials of a pull", function()
         for _, config in ipairs({
             '{"credsStore":"fails"}', '{"credsStore":"babbles"}', '{"credsStore":"half"}', '{"credsStore":"missing"}',
             '{"credsStore":"../x"}', '{"credsStore":"a b"}', '{"credHelpers":{"r.example":7}}',
-            '{"auths":{"r.example":{"auth":"s3cret"', "s3cret", "[]x", "", ("x"):rep(1048577),
+            '{"auths":{"r.example":{"auth":"s3cret"', "s3cret", "[]x", ("x"):rep(1048577),
         }) do
             local found, err = find("r.example", config)
             assert.is_nil(found)

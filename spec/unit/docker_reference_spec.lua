@@ -15,6 +15,10 @@ describe("a reference to an image", function()
             ["localhost/image"] = { "localhost/image", "latest", "localhost" },
             ["localhost:5000/image"] = { "localhost:5000/image", "latest", "localhost:5000" },
             ["host:5000/a/b:tag"] = { "host:5000/a/b", "tag", "host:5000" },
+            ["MyReg/x"] = { "MyReg/x", "latest", "MyReg" },
+            ["a/B"] = { "a/B", "latest", HUB },
+            ["[::1]:5000/x"] = { "[::1]:5000/x", "latest", "[::1]:5000" },
+            ["[FE80::1]/a/b:tag@" .. digest] = { "[FE80::1]/a/b", digest, "[FE80::1]" },
             ["debian@" .. digest] = { "debian", digest, HUB },
             ["host.example/a:tag@" .. digest] = { "host.example/a", digest, "host.example" },
         }) do
@@ -24,7 +28,8 @@ describe("a reference to an image", function()
     end)
 
     it("is nothing that would be another path in a URL", function()
-        local list = { "", "/x", "../x", "a/../b", "a/./b", "a//b", "a b", "a?b", "a#b", "a%2fb", "a\n", "é" }
+        local list = { "", "/x", "../x", "a/../b", "a/./b", "a//b", "a b", "a?b", "a#b", "a%2fb", "a\n", "é",
+            "[::1]", "[::1]:5000", "[::1]:5000/", "[::1]/../x", "[::1]x/y", "[]/x", "[host]/x", "x/[::1]/y" }
         for _, wrong in ipairs(list) do
             assert.is_nil(reference.parse(wrong), wrong)
         end

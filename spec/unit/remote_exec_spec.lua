@@ -90,7 +90,9 @@ describe("a command of a remote workspace", function()
             { "|139|", "signaled", 139, 11 },
             { "timeout: the monitored command dumped core\n[1] + Segmentation fault\n|139|", "signaled", 139, 11 },
             { "timeout: sending signal TERM to command 'sh'\n[1] + Done(124)\n|124|", "timed_out", 124 },
-            { "timeout: sending\ntimeout: sending\n[1] + Killed\n|137|", "timed_out", 124 },
+            { "timeout: sending\ntimeout: sending\n[1] + Killed\n|137|", "timed_out", 124, 9 },
+            { "timeout: sending\n[1] + Done(137)\n|137|", "timed_out", 124, 9 },
+            { "timeout: sending\n[1] + Killed\n|137|", "timed_out", 124 }, -- `timeout` itself
             { "[1] + Done(124)\n|124|", "exited", 124 },
             { "timeout: sending signal TERM\n[1] + Terminated\n|143|", "signaled", 143, 15 },
             { "[1] + Done(255)\n|255|", "exited", 255 },
@@ -307,48 +309,6 @@ describe("a command of a remote workspace", function()
             fails("transport_lost", workspace:exec({ "x" }, { timeout_ms = 50 }))
             assert.same({ { transport.calls[1].mark } }, transport.kills)
         end)
-    end)
-
-    it("is no_shell when the program could not be started and nothing was reported", function()
-        local workspace = new(function(call)
-            call:write("stdout", "exec: sh: not found")
-            return { exit_code = 127 }
-        end)
-        local err = fails("no_shell", workspace:exec({ "x" }))
-        assert.equal("exec: sh: not found", err.partial.stdout)
-    end)
-
-    it("is no_shell without GNU timeout, and start_failed where the system refuses", function()
-        local notes = {
-            ["sh: 1: timeout: not found\n[1] + Done(127)\n|127|"] = "no_shell",
-            ["timeout: invalid option -- 'v'\n[1] + Done(125)\n|125|"] = "no_shell",
-            ["Usage: timeout [-s SIG] SECS PROG ARGS\n[1] + Done(1)\n|1|"] = "no_shell",
-            ["timeout: fork system call failed: Resource temporarily unavailable\n|125|"] = "start_failed",
-            ["sh: timeout: Argument list too long\n|126|"] = "start_failed",
-            ["sh: 1: Cannot fork"] = "start_failed",
-            [""] = "start_failed",
-        }
-        for note, code in pairs(notes) do
-            local workspace = new(function(call)
-                call:write("stdout", call:report("end"))
-                call:write("stderr", call:report("exit " .. note))
-                return { exit_code = 0 }
-            end)
-            fails(code, workspace:exec({ "x" }))
-        end
-    end)
-
-    it("is start_failed when the first shell was refused, with its words", function()
-        local workspace = new(function(call)
-            call:write("stderr", "sh: 13: exec: sh: Argument list too long\n")
-            return { exit_code = 126 }
-        end)
-        local err = fails("start_failed", workspace:exec({ "x" }))
-        assert.is_truthy(err.message:find("Argument list too long", 1, true), err.message)
-        workspace = new(function()
-            return { exit_code = 126 }
-        end)
-        fails("transport_lost", workspace:exec({ "x" }))
     end)
 
     it("is lost when it has stopped the shell that would have reported its end", function()

@@ -34,6 +34,19 @@ local function try_to_remove(signal, transport, last)
     end
 end
 
+--- Calls `fn(...)`, a part of a create; what it raises becomes an error, so that what there is by then is removed.
+---@param fn function
+---@param ... any
+---@return any # what `fn` returns first, or nil
+---@return chamvi.Error? err what it returns second, or `engine_failed`
+function creation.call(fn, ...)
+    local called, value, err = pcall(fn, ...)
+    if called then
+        return value, err
+    end
+    return nil, errors.sandbox("engine_failed", "the create raised: " .. printed(value), { cause = value })
+end
+
 --- Removes what a create that failed has made, and tells `on_error` when that may be left. Waits.
 ---@param transport chamvi.Transport its `remove(signal)` gives whether there was something, third; its `created` is
 ---   true, false when there certainly is nothing, or nil

@@ -205,7 +205,7 @@ return function(kit)
             local script = "trap '' TERM; echo begun; while :; do sleep 0.1; done"
             local result = timed_out(workspace, script, 500)
             assert.equal("timed_out", result.status)
-            assert.equal(124, result.exit_code)
+            assert.same({ 124, 9 }, { result.exit_code, result.term_signal })
             assert.equal("begun\n", result.stdout)
             assert.is_true(result.duration_ms >= 5000, result.duration_ms)
         end)

@@ -92,8 +92,16 @@ local function run_command(self, command, signal)
     return outcome, err
 end
 
--- The error of a command that `timeout` never began, or whose end the shell around it did not see; nil for all others.
-local function exit_error(outcome, stderr)
+local function start_failed(detail)
+    local words = detail:match("[^\r\n]+") or "the shell gave no reason"
+    return errors.sandbox("start_failed", "the command could not be started: " .. words, { detail = detail })
+end
+
+-- The error of a command that nothing began, or whose end the shell around it did not see; nil for all others.
+local function exit_error(outcome, stdout, stderr)
+    if outcome.refused then
+        return start_failed(stderr ~= "" and stderr or stdout) -- an engine may say it on either
+    end
     local exit = outcome.exit
     if exit.code and (outcome.started or exit.timed_out or exit.code > 128) then
         return nil
@@ -102,13 +110,13 @@ local function exit_error(outcome, stderr)
         return errors.sandbox("transport_lost", message)
     end
     local detail = exit.words ~= "" and exit.words or stderr -- where the outer shell itself could not fork
-    local words = detail:match("[^\n]+") or "the shell gave no reason"
+    local words = detail:match("[^\n]+") or ""
     if exit.code == 127 or words:find("option") or words:find("[Uu]sage") then
         return errors.sandbox("no_shell", "the image has no GNU timeout, which every command needs: " .. words, {
             detail = detail,
         })
     end
-    return errors.sandbox("start_failed", "the command could not be started: " .. words, { detail = detail })
+    return start_failed(detail)
 end
 
 -- ---- Commands ----------------------------------------------------------------------------------
@@ -195,8 +203,8 @@ function Remote:exec(request)
     if outcome.wrong_cwd then
         return nil, cwd_error(outcome.wrong_cwd, request.cwd)
     end
-    if outcome.exit then
-        err = exit_error(outcome, stderr.collector:text())
+    if outcome.exit or outcome.refused then
+        err = exit_error(outcome, stdout.collector:text(), stderr.collector:text())
         if err then
             if err.code == "transport_lost" then
                 note_partial(err, stdout, stderr)
@@ -245,7 +253,7 @@ local function run_script(self, argv, stdin, tries)
     if err then
         return nil, err
     end
-    err = exit_error(outcome, stderr.text())
+    err = exit_error(outcome, stdout.text(), stderr.text())
     if err then
         return nil, err
     end

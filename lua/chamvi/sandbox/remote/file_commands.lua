@@ -53,17 +53,20 @@ exit 1
 local WRITE = RESOLVE .. [[
 umask 022
 [ ! -e "$file" ] || [ -f "$file" ] || exit 40
-cd -P "$root" || exit 1
+enter() {
+    cd -P "$1" 2>/dev/null || {
+        ls -d -- "$1/." >/dev/null
+        exit 1
+    }
+}
+enter "$root"
 rest=${file#"$root"/}
 while :; do
     case $rest in */*) ;; *) break ;; esac
     folder=./${rest%%/*}
     rest=${rest#*/}
     mkdir -p -- "$folder" || exit 1
-    cd -P "$folder" 2>/dev/null || {
-        ls -d -- "$folder/." >/dev/null
-        exit 1
-    }
+    enter "$folder"
     case $(pwd -P)/ in
     "$root"/*) ;;
     *) exit 41 ;;

@@ -18,6 +18,14 @@ local runs = {}
 -- the 2 s after which Docker ends the stream of such a command by itself.
 local HELD_OUTPUT_MS = 1500
 
+-- Of all arguments together: Linux takes fewer, whatever its limits (since 4.13: bprm_stack_limits in fs/exec.c).
+local ARGV_MAX_BYTES = 6291456
+
+-- How a place ends, with words, that could not start the first shell: it has no process left, or the arguments are too
+-- long together. That shell itself ends with 0 once it has reported, and else with 2 or more than 128, by an error or a
+-- signal: then its reports may be lost, and the command may have run.
+local REFUSED = { [1] = true, [126] = true }
+
 ---@class chamvi.RemoteCommand
 ---@field argv string[]
 ---@field cwd string absolute, "" for none
@@ -27,9 +35,10 @@ local HELD_OUTPUT_MS = 1500
 ---@field on_stderr fun(bytes: string, run: chamvi.RemoteRun)
 ---@field on_overdue fun(run: chamvi.RemoteRun) the guard has stopped the run; what it ran may still be there
 
---- What a run came to: one of `exit`, `wrong_cwd` and `err`.
+--- What a run came to: one of `exit`, `refused`, `wrong_cwd` and `err`.
 ---@class chamvi.RemoteOutcome
 ---@field exit? chamvi.WrapperExit
+---@field refused? boolean the place did not even start the first shell; the output says why
 ---@field wrong_cwd? "missing"|"outside"
 ---@field err? chamvi.Error
 ---@field lost? boolean with `err`: nobody reported how the command ended
@@ -111,9 +120,8 @@ local function note_return(self, code, err)
         settle_complete(self, native.monotonic_ms() - self.complete_at >= HELD_OUTPUT_MS)
         return
     end
-    if code == 126 and not self.reported and self.has_words then
-        -- The system refused the first shell, as it does when the arguments are too long together.
-        settle(self, { exit = { code = code, timed_out = false, oom_killed = false, words = "" } })
+    if REFUSED[code] and not self.reported and self.has_words then
+        settle(self, { refused = true })
         return
     elseif code == 127 and not self.reported then
         err = errors.sandbox("no_shell", "the image has no sh, which every command needs")
@@ -141,6 +149,7 @@ end
 local function until_settled(self, take)
     return function(bytes)
         if not self.settled then
+            self.has_words = true
             take(bytes, self)
         end
     end
@@ -149,8 +158,12 @@ end
 --- A run that has not begun.
 ---@param command chamvi.RemoteCommand
 ---@return chamvi.RemoteRun|nil
----@return chamvi.Error? err the system gives no random bytes
+---@return chamvi.Error? err `start_failed` for arguments that are too long; or the system gives no random bytes
 function runs.new(command)
+    if #table.concat(command.argv) > ARGV_MAX_BYTES then
+        return nil, errors.sandbox("start_failed", ("the command could not be started: its arguments have more than "
+            .. "%d bytes together"):format(ARGV_MAX_BYTES))
+    end
     local id, err = rules.uuid()
     if not id then
         return nil, err
@@ -163,7 +176,7 @@ function runs.new(command)
         timers = {}, -- functions that cancel them
         group = nil, -- the id of the command's process group
         reported = false, -- anything
-        has_words = false, -- on stderr
+        has_words = false, -- there was output other than reports
         exit = nil,
         wrong_cwd = nil,
         output_ended = false,
@@ -176,10 +189,7 @@ function runs.new(command)
     end
     self.filters = {
         stdout = filters.new(self.mark, until_settled(self, command.on_stdout), on_report),
-        stderr = filters.new(self.mark, until_settled(self, function(bytes, run)
-            self.has_words = true
-            command.on_stderr(bytes, run)
-        end), on_report),
+        stderr = filters.new(self.mark, until_settled(self, command.on_stderr), on_report),
     }
     return self
 end

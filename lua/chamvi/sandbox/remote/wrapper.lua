@@ -212,11 +212,15 @@ function wrapper.read(text)
     end
     local exit = { code = code, timed_out = false, oom_killed = false, words = words or note }
     if code then
-        exit.timed_out = (code == 124 or code == 137) and words:find("timeout: ", 1, true) ~= nil
+        local _, signals = words:gsub("timeout: ", "") -- that it has sent, SIGTERM and then SIGKILL
+        exit.timed_out = (code == 124 or code == 137) and signals > 0
         local state = ("\n" .. words):match("\n%[1%][+%s]*(%S.*)$")
         -- Without a state, as in a shell that is none of the three, the code means what it means to a shell.
         local by_itself = state and state:match("^%S+[ (](%d+)") == digits
-        if code > 128 and code <= 192 and not exit.timed_out and not by_itself then
+        if exit.timed_out then
+            -- `timeout` exits with 137 for a command that SIGKILL ended, or dies with it. 124 is for all the others.
+            exit.term_signal = code == 137 and (signals > 1 or by_itself) and 9 or nil
+        elseif code > 128 and code <= 192 and not by_itself then
             exit.term_signal = code - 128
         end
         -- Its own end, or that of what a shell ran last.
