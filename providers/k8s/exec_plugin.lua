@@ -99,7 +99,7 @@ end
 local function without_secrets(exec, result)
     local secrets = {}
     add_argument(secrets, exec.command)
-    add_argument(secrets, exec.command:match("[^/]*$"))
+    add_argument(secrets, (exec.command:gsub("^.*/", "")))
     for _, variable in ipairs(exec.env or {}) do
         table.insert(secrets, variable.value or "")
     end
