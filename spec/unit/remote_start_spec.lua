@@ -6,7 +6,8 @@ local sandbox = require "chamvi.sandbox"
 describe("a command of a remote workspace", function()
     local function new(exec)
         local transport = fake_transport.new(exec)
-        return sandbox.create_remote_workspace({ id = sandbox.uuid(), info = { run_id = "run" }, transport = transport })
+        local info = { run_id = "run" }
+        return sandbox.create_remote_workspace({ id = sandbox.uuid(), info = info, transport = transport })
     end
 
     local function fails(code, value, err)
