@@ -179,7 +179,10 @@ static int listen_unix(struct server *server)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    snprintf(server->path, sizeof server->path, "/tmp/chamvi-net-%d.sock", (int)getpid());
+    const char *folder = getenv("TMPDIR");
+    int length = snprintf(server->path, sizeof server->path, "%s/chamvi-net-%d.sock",
+                          folder == NULL ? "/tmp" : folder, (int)getpid());
+    assert_in_range(length, 1, sizeof server->path - 1);
     unlink(server->path);
     memcpy(address.sun_path, server->path, sizeof address.sun_path);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
