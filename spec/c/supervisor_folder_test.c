@@ -177,7 +177,7 @@ static void test_remove_ends_a_storm_first(void **state)
     for (int i = 0; i < 4; i++)
         sup_act(sup, SUP_LIST("litter", "@"));
     sup_pump_for(sup, 500);
-    expect_removed(sup, 5000);
+    expect_removed(sup, 15000);
     assert_false(exists(sup, "root"));
 }
 
