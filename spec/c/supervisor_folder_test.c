@@ -300,8 +300,6 @@ static void dead_host(struct sup *sup)
 /* Runs to its end a supervisor whose host said hello, and perhaps remove, and was gone before. */
 static struct sup *run_orphan(struct sup_options options, const char *record, bool remove)
 {
-    if (!sup_with_pidfd())
-        skip();
     options.prepare = dead_host;
     struct sup *sup = sup_spawn(&options);
     if (record != NULL)

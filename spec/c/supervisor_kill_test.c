@@ -139,7 +139,7 @@ static void test_host_is_killed(void **state)
 static void test_host_is_killed_while_a_fork_holds_the_socket(void **state)
 {
     (void)state;
-    expect_dead_after_host(host_that_forked, sup_with_pidfd() ? SEEN_MS : POLLED_MS);
+    expect_dead_after_host(host_that_forked, SEEN_MS);
 }
 
 static void test_host_is_killed_without_pidfd(void **state)

@@ -301,8 +301,6 @@ static void spoil_fd(struct sup *sup)
 static void test_wrong_descriptors_end_it(void **state)
 {
     (void)state;
-    if (!sup_with_pidfd())
-        skip();
     assert_int_equal(pipe2(wrong.pipe, O_CLOEXEC), 0);
     for (int i = 0; i < 2; i++) /* out of the way of the numbers under test */
         wrong.pipe[i] = cv_fd_move_up(wrong.pipe[i], LEAKED_FD);

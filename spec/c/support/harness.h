@@ -2,8 +2,7 @@
  * Drives one supervisor program as a host would, over a socketpair, and fails the running test
  * when an answer doesn't come in time. The program is $CHAMVI_SUPERVISOR.
  *
- * Two more variables suit a slow checker such as valgrind: CHAMVI_SUPERVISOR_NO_PIDFD (start it
- * with "no-pidfd") and CHAMVI_SPEC_SLOWDOWN (a factor on every bound of time).
+ * CHAMVI_SPEC_SLOWDOWN, a factor on every bound of time, suits a slow checker such as valgrind.
  */
 #ifndef CV_SPEC_HARNESS_H
 #define CV_SPEC_HARNESS_H
@@ -132,8 +131,6 @@ const char *sup_self(void);
 /* `ms`, made longer by CHAMVI_SPEC_SLOWDOWN. */
 int64_t sup_bound(int64_t ms);
 void sup_sleep(int64_t ms);
-/* False when CHAMVI_SUPERVISOR_NO_PIDFD is set. */
-bool sup_with_pidfd(void);
 /* Fails the test, or ends a forked host process (sup_fork_host) with a message. */
 void sup_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 

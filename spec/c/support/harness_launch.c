@@ -57,11 +57,6 @@ void sup_fail(const char *format, ...)
     abort();
 }
 
-bool sup_with_pidfd(void)
-{
-    return getenv("CHAMVI_SUPERVISOR_NO_PIDFD") == NULL;
-}
-
 /* Starting */
 
 static void remember(struct sup *sup)
@@ -119,8 +114,7 @@ static pid_t start_program(struct sup *sup, const struct sup_options *options, i
     const char *program = getenv("CHAMVI_SUPERVISOR");
     if (program == NULL)
         sup_fail("CHAMVI_SUPERVISOR is not set");
-    bool no_pidfd = options->no_pidfd || !sup_with_pidfd();
-    char *argv[] = {(char *)program, no_pidfd ? (char *)"no-pidfd" : NULL, NULL};
+    char *argv[] = {(char *)program, options->no_pidfd ? (char *)"no-pidfd" : NULL, NULL};
     char **environment = program_environment(sup);
     pid_t pid;
     if (options->prepare != NULL) {
