@@ -1,7 +1,7 @@
 -- Requests to a Docker Engine: its API over HTTP, at a version that both sides know.
 -- https://docs.docker.com/reference/api/engine/
 
-local compat = require "chamvi.sandbox.compat"
+local answer_words = require "chamvi.sandbox.answer_words"
 local errors = require "chamvi.sandbox.errors"
 local http = require "chamvi.sandbox.http"
 local limits = require "chamvi.sandbox.docker.limits"
@@ -64,13 +64,10 @@ local function is_older(left, right)
     return left[1] < right[1] or left[1] == right[1] and left[2] < right[2]
 end
 
--- What an engine says in the body of a failure, and anything else that a body is, in one line.
 local function words_of(self, answer)
-    local body = answer.body or ""
-    local decoded = native.json_decode_answer(body)
-    local message = type(decoded) == "table" and type(decoded.message) == "string" and decoded.message or body
-    message = self:redact(message):gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")
-    return message == "" and "it said nothing" or compat.cut(message, 512)
+    return answer_words(answer, function(text)
+        return self:redact(text)
+    end)
 end
 
 -- The request of a path below the version, as http.lua takes it.

@@ -1,8 +1,8 @@
 -- Requests to a Kubernetes API server: credentials, tries, and what its refusals mean.
 -- https://kubernetes.io/docs/reference/using-api/api-concepts/
 
+local answer_words = require "chamvi.sandbox.answer_words"
 local base64 = require "chamvi.sandbox.base64"
-local compat = require "chamvi.sandbox.compat"
 local errors = require "chamvi.sandbox.errors"
 local http = require "chamvi.sandbox.http"
 local limits = require "chamvi.sandbox.k8s.limits"
@@ -53,24 +53,14 @@ function apis.escape(text)
     end))
 end
 
---- A text of a server without the credential of the request, which it may have repeated: as it was sent, or the
---- password in it.
+--- A function that gives a text of a server without the credential of the request, which it may have repeated: as it
+--- was sent, or the password in it.
 ---@param answer table what `Api:authorized` got
----@param text string
----@return string
-function apis.without_credential(answer, text)
+---@return fun(text: string): string
+function apis.redactor(answer)
     local scheme, credential = (answer.authorization or ""):match("^(%S+) (.*)$")
     local pair = scheme == "Basic" and base64.decode(credential) or ""
-    return redactor({ credential or "", pair:match(":(.*)$") or "" })(text)
-end
-
--- What the server says in the body of a failure, or whatever a body is, in one line.
-local function words_of(answer)
-    local decoded = native.json_decode_answer(answer.body or "")
-    local words = type(decoded) == "table" and decoded.message
-    words = apis.without_credential(answer, type(words) == "string" and words or answer.body or "")
-    words = words:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")
-    return words == "" and "it said nothing" or compat.cut(words, 512)
+    return redactor({ credential or "", pair:match(":(.*)$") or "" })
 end
 
 --- What is asked for, for messages and for the permission that it takes.
@@ -93,7 +83,8 @@ end
 ---@param act chamvi.KubernetesAct
 ---@return chamvi.Error `forbidden`, `refused`, `not_found`, `conflict`, `engine_failed`
 function Api:failure(answer, act)
-    local status, words = answer.status, words_of(answer)
+    local redact = apis.redactor(answer)
+    local status, words = answer.status, answer_words(answer, redact)
     local code, advice = "engine_failed", ""
     local verb, resource = missing_permission(answer, words, act)
     if status == 401 then
@@ -110,7 +101,7 @@ function Api:failure(answer, act)
         code = "conflict"
     end
     return errors.sandbox(code, ("%s failed: the API server says %d: %s%s"):format(act.doing, status, words, advice), {
-        detail = answer.body and apis.without_credential(answer, answer.body),
+        detail = answer.body and redact(answer.body),
     })
 end
 

@@ -102,7 +102,7 @@ local function result_of(stream, err, words)
         return { exit_code = code }
     end
     if reason or not err then
-        unknown.message = apis.without_credential(stream, unknown.message)
+        unknown.message = apis.redactor(stream)(unknown.message)
         return nil, unknown
     end
     if err.code == "aborted" then
