@@ -3,18 +3,11 @@
 local base64 = require "chamvi.sandbox.base64"
 local docker = require "chamvi.sandbox.docker"
 local engine_proxy = require "spec.support.engine_proxy"
+local fails = require("spec.support.fails")("SandboxError")
 local native = require "chamvi.sandbox.core"
 local other_user = require "spec.support.other_user"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
-
-local function fails(code, value, err)
-    assert.is_nil(value)
-    assert.is_true(sandbox.is_error(err, "SandboxError"), tostring(err))
-    assert.equal(code, err.code, err.message)
-    assert.is_nil(err.message:find("[\r\n]"))
-    return err
-end
 
 describe("an engine", function()
     local function provider(host, options)

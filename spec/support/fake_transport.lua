@@ -1,5 +1,7 @@
 -- A transport in plain Lua that does what a spec tells it, instead of running anything.
 
+local sandbox = require "chamvi.sandbox"
+
 local fake_transport = {}
 
 local RS = "\30"
@@ -70,6 +72,17 @@ function fake_transport.new(exec, others)
     end
 
     return transport
+end
+
+--- A remote workspace on such a transport.
+---@param exec fun(call: spec.TransportCall): ...
+---@param others? table as for `new`
+---@return chamvi.Workspace workspace
+---@return table transport
+function fake_transport.workspace(exec, others)
+    local transport = fake_transport.new(exec, others)
+    local info = { run_id = "run" }
+    return sandbox.create_remote_workspace({ id = sandbox.uuid(), info = info, transport = transport }), transport
 end
 
 return fake_transport

@@ -2,10 +2,12 @@
 
 local constants = require "chamvi.sandbox.constants"
 local errors = require "chamvi.sandbox.errors"
+local fails = require("spec.support.fails")("SandboxError")
 local fake_transport = require "spec.support.fake_transport"
 local sandbox = require "chamvi.sandbox"
 local stderr_lines = require "spec.support.stderr"
 
+local new = fake_transport.workspace
 local ID = "01234567-89ab-4cde-8f01-23456789abcd"
 
 describe("a remote workspace", function()
@@ -18,19 +20,6 @@ describe("a remote workspace", function()
     after_each(function()
         constants.ALIVE_PROBE_TIMEOUT_MS = probe_ms
     end)
-
-    local function new(exec, others)
-        local transport = fake_transport.new(exec, others)
-        local info = { run_id = "run" }
-        return sandbox.create_remote_workspace({ id = ID, info = info, transport = transport }), transport
-    end
-
-    local function fails(code, value, err)
-        assert.is_nil(value)
-        assert.is_true(sandbox.is_error(err, "SandboxError"), tostring(err))
-        assert.equal(code, err.code)
-        return err
-    end
 
     local function lost()
         return nil, "cut off"

@@ -1,10 +1,12 @@
 -- Commands of a remote workspace on a transport that does whatever a spec wants.
 
 local constants = require "chamvi.sandbox.constants"
+local fails = require("spec.support.fails")("SandboxError")
 local fake_transport = require "spec.support.fake_transport"
 local sandbox = require "chamvi.sandbox"
 local stderr_lines = require "spec.support.stderr"
 
+local new = fake_transport.workspace
 local DONE = "[1] + Done                 \n|0|"
 
 describe("a command of a remote workspace", function()
@@ -22,21 +24,6 @@ describe("a command of a remote workspace", function()
             constants[name] = value
         end
     end)
-
-    -- A workspace, and its transport.
-    local function new(exec, others)
-        local transport = fake_transport.new(exec, others)
-        local info = { run_id = "run" }
-        return sandbox.create_remote_workspace({ id = sandbox.uuid(), info = info, transport = transport }), transport
-    end
-
-    local function fails(code, value, err)
-        assert.is_nil(value)
-        assert.is_true(sandbox.is_error(err, "SandboxError"), tostring(err))
-        assert.equal(code, err.code)
-        assert.is_nil(err.message:find("[\r\n]"))
-        return err
-    end
 
     -- For a program that goes on until the workspace is done with it.
     local function hold(call)

@@ -1,31 +1,21 @@
 -- Files of a remote workspace on a transport that does whatever a spec wants.
 
+local fails = require("spec.support.fails")("SandboxError")
 local fake_transport = require "spec.support.fake_transport"
 local file_commands = require "chamvi.sandbox.remote.file_commands"
+local rejects = require("spec.support.fails")("ValidationError")
 local sandbox = require "chamvi.sandbox"
 
+local new = fake_transport.workspace
 local DONE = "[1] + Done                 \n|0|"
 
 describe("files of a remote workspace", function()
-    local function new(exec)
-        local transport = fake_transport.new(exec)
-        return sandbox.create_remote_workspace({ id = sandbox.uuid(), info = {}, transport = transport }), transport
-    end
-
     -- One whose scripts print that and end so.
     local function printing(stdout, stderr, code)
         return new(function(call)
             call:run(stdout, stderr or "", code and ("|%d|"):format(code) or DONE)
             return { exit_code = 0 }
         end)
-    end
-
-    local function fails(name, code, value, err)
-        assert.is_nil(value)
-        assert.is_true(sandbox.is_error(err, name), tostring(err))
-        assert.equal(code, err.code)
-        assert.is_nil(err.message:find("[\r\n]"))
-        return err
     end
 
     it("are given to the script as they are named, and never to a shell as words", function()
@@ -43,18 +33,18 @@ describe("files of a remote workspace", function()
 
     it("are checked before anything is sent", function()
         local workspace, transport = new(error)
-        fails("ValidationError", "invalid_path", workspace:read_file("../x"))
-        fails("ValidationError", "invalid_input", workspace:write_file("x", 7))
-        fails("SandboxError", "not_a_file", workspace:read_file("x/"))
-        fails("SandboxError", "file_too_large", workspace:write_file("x", ("x"):rep(sandbox.FILE_MAX_BYTES + 1)))
+        rejects("invalid_path", workspace:read_file("../x"))
+        rejects("invalid_input", workspace:write_file("x", 7))
+        fails("not_a_file", workspace:read_file("x/"))
+        fails("file_too_large", workspace:write_file("x", ("x"):rep(sandbox.FILE_MAX_BYTES + 1)))
         assert.equal(0, #transport.calls)
     end)
 
     it("may be as large as is allowed, and no larger", function()
         local most = ("x"):rep(sandbox.FILE_MAX_BYTES)
         assert.equal(most, (printing(most):read_file("x")))
-        fails("SandboxError", "file_too_large", printing(most .. "x"):read_file("x"))
-        fails("SandboxError", "file_too_large", printing(most .. ("x"):rep(100000)):read_file("x"))
+        fails("file_too_large", printing(most .. "x"):read_file("x"))
+        fails("file_too_large", printing(most .. ("x"):rep(100000)):read_file("x"))
     end)
 
     it("are UTF-8 when read", function()
@@ -62,7 +52,7 @@ describe("files of a remote workspace", function()
             assert.equal(text, (printing(text):read_file("x")))
         end
         for _, text in ipairs({ "\255", "caf\233", "\195", "\237\160\128" }) do
-            fails("SandboxError", "not_utf8", printing(text):read_file("x"))
+            fails("not_utf8", printing(text):read_file("x"))
         end
     end)
 
@@ -82,16 +72,16 @@ describe("files of a remote workspace", function()
             { 139, "", "file_failed" },
         }
         for index, case in ipairs(cases) do
-            local read = fails("SandboxError", case[3], printing("", case[2], case[1]):read_file("path"))
-            local write = fails("SandboxError", case[3], printing("", case[2], case[1]):write_file("path", "x"))
+            local read = fails(case[3], printing("", case[2], case[1]):read_file("path"))
+            local write = fails(case[3], printing("", case[2], case[1]):write_file("path", "x"))
             assert.is_truthy(read.message:find('"path"', 1, true), index)
             assert.is_truthy(write.message:find('"path"', 1, true), index)
         end
-        fails("ValidationError", "invalid_path", printing("", "sh: x: File name too long", 1):read_file("path"))
+        rejects("invalid_path", printing("", "sh: x: File name too long", 1):read_file("path"))
     end)
 
     it("that were not wholly delivered are as they were", function()
-        local err = fails("SandboxError", "transport_lost", printing("", "", 42):write_file("x", "content"))
+        local err = fails("transport_lost", printing("", "", 42):write_file("x", "content"))
         assert.matches("as it was", err.message)
     end)
 
@@ -117,21 +107,21 @@ describe("files of a remote workspace", function()
             call:run("half", "", "timeout: sending signal TERM\n|124|")
             return { exit_code = 0 }
         end)
-        fails("SandboxError", "file_failed", workspace:read_file("x"))
+        fails("file_failed", workspace:read_file("x"))
     end)
 
     it("whose transport fails are an error", function()
         local workspace = new(function()
             return nil, "cut off"
         end)
-        fails("SandboxError", "transport_lost", workspace:read_file("x"))
-        fails("SandboxError", "transport_lost", workspace:write_file("x", "y"))
+        fails("transport_lost", workspace:read_file("x"))
+        fails("transport_lost", workspace:write_file("x", "y"))
         workspace = new(function(call)
             call:write("stdout", "half of")
             call:write("stderr", call:report("start 7") .. call:report("exit " .. DONE))
             return { exit_code = 0 }
         end)
-        fails("SandboxError", "transport_lost", workspace:read_file("x"))
+        fails("transport_lost", workspace:read_file("x"))
     end)
 
     it("are written to a name that no other write has", function()

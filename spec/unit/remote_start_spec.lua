@@ -1,23 +1,11 @@
 -- Commands of a remote workspace that do not begin, on a transport that does whatever a spec wants.
 
+local fails = require("spec.support.fails")("SandboxError")
 local fake_transport = require "spec.support.fake_transport"
-local sandbox = require "chamvi.sandbox"
+
+local new = fake_transport.workspace
 
 describe("a command of a remote workspace", function()
-    local function new(exec)
-        local transport = fake_transport.new(exec)
-        local info = { run_id = "run" }
-        return sandbox.create_remote_workspace({ id = sandbox.uuid(), info = info, transport = transport })
-    end
-
-    local function fails(code, value, err)
-        assert.is_nil(value)
-        assert.is_true(sandbox.is_error(err, "SandboxError"), tostring(err))
-        assert.equal(code, err.code)
-        assert.is_nil(err.message:find("[\r\n]"))
-        return err
-    end
-
     it("is no_shell when the program could not be started and nothing was reported", function()
         local workspace = new(function(call)
             call:write("stdout", "exec: sh: not found")
