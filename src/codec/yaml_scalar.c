@@ -18,9 +18,14 @@ static bool is_one_of(const char *text, const char *const *words)
     return false;
 }
 
+static bool is_digit(char character)
+{
+    return character >= '0' && character <= '9';
+}
+
 static unsigned digit_of(char character)
 {
-    if (character >= '0' && character <= '9')
+    if (is_digit(character))
         return (unsigned)(character - '0');
     if (character >= 'a' && character <= 'f')
         return (unsigned)(character - 'a' + 10);
@@ -119,11 +124,6 @@ static double to_double(const char *text)
     sample[strlen(sample) - 1] = '\0';
     snprintf(local, sizeof local, "%.*s%s%s", (int)(point - text), text, sample + 1, point + 1);
     return strtod(local, NULL);
-}
-
-static bool is_digit(char character)
-{
-    return character >= '0' && character <= '9';
 }
 
 static bool underscores_separate_digits(const char *text)

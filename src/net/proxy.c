@@ -183,7 +183,8 @@ int cv_proxy_find(bool tls, const char *host, const char *port, char **proxy, st
     *proxy = NULL;
     if (*given == '\0')
         return 0;
-    if (!tls && *variable("REQUEST_METHOD", "REQUEST_METHOD") != '\0')
+    const char *cgi_method = getenv("REQUEST_METHOD");
+    if (!tls && cgi_method != NULL && *cgi_method != '\0')
         return cv_err_set(err, "invalid_request",
                           "HTTP_PROXY is not taken in a CGI program, whose clients can set it");
     const size_t bracket = *host == '[';

@@ -161,7 +161,6 @@ local function hide(text, marked)
 end
 
 --- A function that gives a text without the secrets, and not more than the first 65,536 bytes of it.
-
 ---@param secrets string[] empty ones count for nothing
 ---@return fun(text: string): string
 return function(secrets)

@@ -108,9 +108,9 @@ chamvi_report() {
         chamvi_left=$((chamvi_left - 1))
         sleep 0.1 || chamvi_left=0
     done
-}
-chamvi_report '\036@mark@ end\036' >&3 2>/dev/null
-chamvi_report '\036@mark@ exit %s\036' "$chamvi_note" 2>/dev/null >&4
+} 2>/dev/null
+chamvi_report '\036@mark@ end\036' >&3
+chamvi_report '\036@mark@ exit %s\036' "$chamvi_note" >&4
 exit 0
 ]]
 
