@@ -218,7 +218,7 @@ static void full_queue_is_told(void **state)
 {
     (void)state;
     SERVE(true, REQUEST);
-    assert_int_equal(kill(server.pid, SIGSTOP), 0);
+    server_pause(&server);
     struct sockaddr_un {
         sa_family_t family;
         char path[108];
@@ -236,7 +236,7 @@ static void full_queue_is_told(void **state)
     assert_failed(&told, "engine_unreachable", "too many connections wait");
     while (count > 0)
         close(fds[--count]);
-    assert_int_equal(kill(server.pid, SIGCONT), 0);
+    server_resume(&server);
 }
 
 static void no_descriptors_left_is_told(void **state)

@@ -16,7 +16,7 @@ const path = require('path');
 const folder = process.argv[2];
 const pem = (name) => fs.readFileSync(path.join(folder, name + '.pem'));
 
-const counts = { connections: 0, proxied: 0 };
+const counts = { connections: 0, proxied: 0, flooded: 0 };
 
 function json(response, status, value) {
   const body = JSON.stringify(value);
@@ -60,6 +60,7 @@ function flood(response, left) {
     while (left > 0) {
       const size = Math.min(left, block.length);
       left -= size;
+      counts.flooded += size;
       if (!response.write(block.subarray(0, size))) {
         response.once('drain', more);
         return;

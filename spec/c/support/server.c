@@ -223,6 +223,19 @@ const char *server_socket(const struct server *server)
     return server->path[0] == '\0' ? NULL : server->path;
 }
 
+void server_pause(const struct server *server)
+{
+    int status;
+    assert_int_equal(kill(server->pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(server->pid, &status, WUNTRACED), server->pid);
+    assert_true(WIFSTOPPED(status));
+}
+
+void server_resume(const struct server *server)
+{
+    assert_int_equal(kill(server->pid, SIGCONT), 0);
+}
+
 void server_stop(struct server *server)
 {
     kill(server->pid, SIGKILL);

@@ -51,6 +51,9 @@ struct server {
 void server_start(struct server *server, int unix_socket, const struct server_step *script);
 /* The socket's path for a request, or NULL for TCP. */
 const char *server_socket(const struct server *server);
+/* It accepts nothing more once this returns; SIGSTOP alone takes effect when it runs next. */
+void server_pause(const struct server *server);
+void server_resume(const struct server *server);
 void server_stop(struct server *server);
 
 #endif
