@@ -37,19 +37,21 @@ function echo(request, response) {
   }));
 }
 
-// Lines of JSON with a pause between them, as an engine reports a pull.
+let pullOn = () => {};
+
+// Lines of JSON as an engine reports a pull, each but the first when another request asks for it.
 function pull(response) {
   response.writeHead(200, { 'Content-Type': 'application/json' });
   let line = 0;
-  const timer = setInterval(() => {
+  pullOn = () => {
     line += 1;
     response.write(JSON.stringify({ status: 'Downloading', current: line }) + '\r\n');
     if (line === 5) {
-      clearInterval(timer);
+      pullOn = () => {};
       response.end(JSON.stringify({ error: 'no such image' }));
     }
-  }, 10);
-  response.on('close', () => clearInterval(timer));
+  };
+  pullOn();
 }
 
 // As many bytes as are asked for, as fast as they are taken.
@@ -76,6 +78,7 @@ function answer(request, response) {
     case 'echo': echo(request, response); break;
     case 'counts': json(response, 200, counts); break;
     case 'pull': pull(response); break;
+    case 'pull_on': pullOn(); json(response, 200, {}); break;
     case 'flood': flood(response, Number(argument)); break;
     case 'hang': break;
     case 'cut':

@@ -9,6 +9,9 @@ local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 local turns_during = require "spec.support.turns"
 
+-- No host has this name, with a part that is longer than 63 characters: no name server is asked.
+local NOBODY = ("x"):rep(64) .. ".invalid"
+
 describe("http", function()
     if not node_server.available then
         pending("no node here")
@@ -45,7 +48,7 @@ describe("http", function()
 
     local function on_tls(name, path, more)
         local url = ("https://localhost:%d%s"):format(server.ports[name], path)
-        return with({ url = url, ca_file = server.folder .. "/ca.pem" }, more)
+        return with({ url = url, ca_file = server.folder .. "/ca.pem", connect_ms = 60000 }, more)
     end
 
     local function pem(name)
@@ -107,31 +110,33 @@ describe("http", function()
                 return on_tls("tls", path)
             end }) do
                 local before = decoded(http.request(on("/counts"))).connections
+                collectgarbage() -- what earlier specs left may go meanwhile
                 local open = descriptors()
                 for _ = 1, on == on_unix and 1000 or 100 do
                     assert.equal(200, assert(http.request(on("/two"))).status)
                 end
                 assert.equal(before, decoded(http.request(on("/counts"))).connections, on("").url)
-                assert.equal(open, descriptors())
+                assert.is_true(descriptors() <= open)
             end
         end)
 
         it("lets other tasks go on", function()
-            local order = {}
+            local order, signal = {}, sandbox.signal()
             sandbox.run(function()
                 sandbox.all({
                     function()
-                        local _, err = http.request(on_unix("/hang", { timeout_ms = 300 }))
+                        local _, err = http.request(on_unix("/hang", { signal = signal }))
                         table.insert(order, err.code)
                     end,
                     function()
                         assert(http.request(on_unix("/two")))
                         sandbox.sleep(1)
                         table.insert(order, "other")
+                        signal:abort()
                     end,
                 })
             end)
-            assert.same({ "other", "timed_out" }, order)
+            assert.same({ "other", "aborted" }, order)
         end)
 
         it("serves many tasks at once", function()
@@ -151,7 +156,7 @@ describe("http", function()
             local missing = { url = "http://engine/", socket = server.folder .. "/nothing" }
             assert_error("engine_unreachable", "there is no such socket", http.request(missing))
             assert_error("engine_unreachable", "connection refused", http.request({ url = "http://127.0.0.1:1/" }))
-            assert_error("engine_unreachable", "can't be resolved", http.request({ url = "http://nobody.invalid/" }))
+            assert_error("engine_unreachable", "can't be resolved", http.request({ url = "http://" .. NOBODY }))
             assert_error("transport_lost", "cut its answer short", http.request(on_unix("/cut")))
             assert_error("timed_out", "gave no answer within 50 ms",
                 http.request(on_unix("/hang", { timeout_ms = 50 })))
@@ -389,14 +394,15 @@ describe("http", function()
                     io.write(answer and answer.body:match("GET") or answer and "proxied" or "failed", " ")
                 end
                 ask(%q, true)
-                ask("http://engine.invalid/echo")
-                ask("http://engine.invalid/echo", true)
-            ]]):format(on_tcp("/echo").url)
+                ask("http://%s/echo")
+                ask("http://%s/echo", true)
+            ]]):format(on_tcp("/echo").url, NOBODY, NOBODY)
             local path = server.folder .. "/program.lua"
             scratch.write(path, program)
             local function run(name, no_proxy)
-                return scratch.shell(("env -u http_proxy -u HTTP_PROXY %s=%s NO_PROXY=%s %s %s"):format(name, url(),
-                    no_proxy, programs.LUA, path))
+                local unset = "env -u http_proxy -u HTTP_PROXY -u all_proxy -u ALL_PROXY -u no_proxy"
+                return scratch.shell(("%s %s=%s NO_PROXY=%s %s %s"):format(unset, name, url(), no_proxy, programs.LUA,
+                    path))
             end
             assert.equal("GET failed proxied ", run("http_proxy", "''"))
             assert.equal("GET failed proxied ", run("HTTP_PROXY", "127.0.0.1,other.invalid"))
@@ -414,12 +420,13 @@ describe("http", function()
                 chunks = chunks + 1
                 for _, line in ipairs(assert(splitter:feed(bytes))) do
                     table.insert(lines, core.json_decode(line))
+                    assert(http.request(on_unix("/pull_on")))
                 end
             end
             assert.equal(5, #lines)
             assert.equal(5, lines[5].current)
             assert.equal("no such image", core.json_decode(splitter:finish()).error)
-            assert.is_true(chunks > 1)
+            assert.is_true(chunks >= 5)
             assert.is_nil(download:read())
             download:close()
         end)
