@@ -1,7 +1,10 @@
 // The servers that the specs of WebSockets ask: usage: node websocket_server.js FOLDER
 //
-// `ws` speaks by node-ws, `raw` byte by byte and wrongly, `idle` is a way to `ws` that cuts connections on which
+// `ws` speaks by node-ws, `raw` byte by byte and wrongly, `idle` is a way to `raw` that cuts connections on which
 // nothing moves. `ready` appears in FOLDER with one line "name port" for each. Ends when its standard input does.
+//
+// `ws` takes orders by GET, and answers how often something has moved through `idle`: /cut_idle cuts what has not moved
+// since the last of these, /finish ends what is busy, anything else does nothing.
 //
 // An exec of `ws` behaves as an API server's; its query says what the command does.
 'use strict';
@@ -15,7 +18,6 @@ const path = require('path');
 const { WebSocketServer } = require('/usr/share/nodejs/ws');
 
 const folder = process.argv[2];
-const IDLE_MS = 1000; // of the proxy
 
 const SUCCESS = JSON.stringify({ metadata: {}, status: 'Success' });
 
@@ -87,12 +89,6 @@ const commands = {
     socket.send(on(3, text.slice(20)));
     socket.close(1000);
   },
-  sleep(socket, query) {
-    setTimeout(() => {
-      socket.send(on(3, SUCCESS));
-      socket.close(1000);
-    }, Number(query.get('ms')));
-  },
   // Goes away in mid-exec.
   vanish(socket) {
     socket.send(on(1, 'out'), () => socket.terminate());
@@ -123,7 +119,13 @@ const plain = {
     socket.on('close', (code, reason) => { lastClose = code + ' ' + reason; });
   },
   last(socket) {
-    socket.send(Buffer.from(lastClose));
+    const timer = setInterval(() => { // that one's end may come later
+      if (lastClose !== '') {
+        clearInterval(timer);
+        socket.send(Buffer.from(lastClose));
+      }
+    }, 1);
+    socket.on('close', () => clearInterval(timer));
   },
   text(socket) {
     socket.send('text', { binary: false });
@@ -141,9 +143,30 @@ function choose(offered, request) {
   return [...offered].find((name) => known.length === 0 || known.includes(name)) || false;
 }
 
+const links = new Set(); // through `idle`
+const busy = new Set(); // connections
+let moved = 0;
+
+const orders = {
+  '/cut_idle'() {
+    for (const link of links) {
+      if (link.moved === link.seen) {
+        link.cut();
+      }
+      link.seen = link.moved;
+    }
+  },
+  '/finish'() {
+    const status = on(3, SUCCESS);
+    for (const connection of busy) {
+      connection.end(Buffer.concat([Buffer.from([0x82, status.length]), status, Buffer.from([0x88, 2, 3, 0xe8])]));
+    }
+  },
+};
+
 const web = http.createServer((request, response) => {
-  response.writeHead(403, { 'Content-Length': 0 });
-  response.end();
+  (orders[request.url] || (() => {}))();
+  response.end(String(moved));
 });
 const sockets = new WebSocketServer({ noServer: true, handleProtocols: choose, perMessageDeflate: false });
 
@@ -212,6 +235,12 @@ const raw = {
     connection.write(handshake(request));
     connection.resume();
   },
+  // The same until /finish: then the command has succeeded.
+  busy: (request, connection) => {
+    raw.mute(request, connection);
+    busy.add(connection);
+    connection.on('close', () => busy.delete(connection));
+  },
   // Pings as fast as it can, and reads no answer.
   flood: (request, connection) => {
     const pings = Buffer.alloc(65536 / 2 * 2);
@@ -236,14 +265,23 @@ wrong.on('upgrade', (request, connection) => {
 });
 
 const idle = net.createServer((connection) => {
-  const through = net.connect(web.address().port, '127.0.0.1');
-  const cut = () => {
-    connection.destroy();
-    through.destroy();
+  const through = net.connect(wrong.address().port, '127.0.0.1');
+  const link = {
+    moved: 0,
+    seen: 0,
+    cut() {
+      connection.destroy();
+      through.destroy();
+    },
   };
+  links.add(link);
+  connection.on('close', () => links.delete(link));
   for (const side of [connection, through]) {
-    side.setTimeout(IDLE_MS, cut);
-    side.on('error', cut);
+    side.on('data', () => {
+      link.moved += 1;
+      moved += 1;
+    });
+    side.on('error', link.cut);
   }
   connection.pipe(through).pipe(connection);
 });
