@@ -77,7 +77,7 @@ function Cluster:stop_api()
     scratch.shell(("kill -KILL \"$(cat %s)\""):format(file))
     return function()
         scratch.shell(("setsid %s >/dev/null 2>&1 </dev/null & echo $! >%s"):format(command, file))
-        for _ = 1, 300 do
+        for _ = 1, 900 do
             if pcall(self.call_as_admin, self, "get", "--raw", "/readyz") then
                 return
             end

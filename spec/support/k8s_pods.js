@@ -25,9 +25,8 @@ done
 mkdir "$here/root/workspace" "$here/root/proc"
 mount --bind "$here/volume" "$here/root/workspace"
 mount -t proc proc "$here/root/proc"
-: >"$here/ready"
 cd /
-exec chroot "$here/root" "$@"
+exec chroot "$here/root" sh -c ': >"$0"; exec "$@"' "$here/ready" "$@"
 `;
 
 // What stands before a program of the container: its user, its environment.

@@ -323,7 +323,9 @@ function serve(socket, tcp, run, fault) {
   const active = () => {
     clearTimeout(idle);
     if (fault.idle_ms) {
-      idle = setTimeout(() => tcp.destroy(), fault.idle_ms);
+      idle = setTimeout(() => { // what has come while this process stood still is read before the next timer
+        idle = setTimeout(() => tcp.destroy(), 1);
+      }, fault.idle_ms);
     }
   };
   tcp.on('data', active);
@@ -451,14 +453,24 @@ server.on('connection', (socket) => {
   socket.on('close', () => sockets.delete(socket));
 });
 
+let port = 0; // any
+const listen = () => server.listen(port, '127.0.0.1');
+
 function outage(ms) {
-  const { port } = server.address();
   server.close();
   setImmediate(() => sockets.forEach((socket) => socket.destroy()));
-  setTimeout(() => server.listen(port, '127.0.0.1'), ms);
+  setTimeout(listen, ms);
 }
 
-server.listen(0, '127.0.0.1', () => {
-  fs.writeFileSync(path.join(folder, 'port'), String(server.address().port));
+server.on('error', (error) => {
+  if (error.code !== 'EADDRINUSE') {
+    throw error;
+  }
+  setTimeout(listen, 50); // during an outage, a connection of another program may have the port
+});
+server.once('listening', () => {
+  port = server.address().port;
+  fs.writeFileSync(path.join(folder, 'port'), String(port));
   fs.renameSync(path.join(folder, 'port'), path.join(folder, 'ready'));
 });
+listen();

@@ -41,7 +41,7 @@ function k8s_server.start()
             io.stderr:write("k8s_server.js has ended: ", ended and ended.status or err.message, "\n")
         end
     end)
-    for _ = 1, 1000 do
+    for _ = 1, 3000 do
         local port = scratch.read(folder .. "/ready")
         if port then
             return setmetatable({

@@ -23,7 +23,7 @@ node_server.available = has_node == true or has_node == 0
 function node_server.start(script, folder)
     local input = assert(io.popen(("node %s %s"):format(script, folder), "w"))
     local ports
-    for _ = 1, 1000 do
+    for _ = 1, 3000 do
         local ready = scratch.read(folder .. "/ready")
         if ready then
             ports = {}
