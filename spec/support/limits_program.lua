@@ -21,17 +21,35 @@ local function report(name, ...)
     print(name .. "\t" .. outcome(...))
 end
 
--- Many commands at once: how each ended, each kind once.
+local CROWD = 60
+
+-- Many commands at once, of which none ends before all have begun that can: how each ended, each kind once.
 local function crowd(workspace)
-    local kinds, tasks = {}, {}
-    for index = 1, 60 do
+    assert(workspace:exec({ "mkfifo", "gate" }))
+    local gate = assert(io.open(assert(workspace:exec({ "pwd" })).stdout:match("[^\n]+") .. "/gate", "r+"))
+    local kinds, tasks, known = {}, {}, 0
+    local function has_begun_or_failed()
+        known = known + 1
+        if known == CROWD then
+            gate:write(("\n"):rep(CROWD))
+            gate:flush()
+        end
+    end
+    for index = 1, CROWD do
         tasks[index] = sandbox.spawn(function()
-            kinds[outcome(workspace:exec({ "sleep", "0.3" }))] = true
+            local result, err = workspace:exec({ "sh", "-c", "echo begun; read -r _ <gate" }, {
+                on_output = has_begun_or_failed,
+            })
+            if not result then
+                has_begun_or_failed()
+            end
+            kinds[outcome(result, err)] = true
         end)
     end
     for _, task in ipairs(tasks) do
         assert(task:join() == nil)
     end
+    gate:close()
     local list = {}
     for kind in pairs(kinds) do
         table.insert(list, kind)
