@@ -142,7 +142,9 @@ with_nginx(http(), "", function(folder, worker)
         say("nginx, after %d requests, %d at a time: %d descriptors, %d KiB, %d threads", round * REQUESTS / ROUNDS,
             AT_A_TIME, descriptors(worker), memory_kib(worker), #scratch.list(("/proc/%s/task"):format(worker)))
     end
-    assert(#scratch.list(folder .. "/workspaces") == 0, "workspaces are left")
+    nginx.wait_until(function()
+        return #scratch.list(folder .. "/workspaces") == 0
+    end, "the end of the workspaces")
 end)
 
 os.exit(failed and 1 or 0)

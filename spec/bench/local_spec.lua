@@ -16,7 +16,7 @@ describe("bench/local/run", function()
 
     -- Runs it with those arguments and returns its exit code and what it printed.
     local function run(arguments)
-        local line = "TMPDIR=%s timeout -k 10 300 bench/local/run --quick %s && code=0 || code=$?; echo code $code"
+        local line = "TMPDIR=%s timeout -k 10 900 bench/local/run --quick %s && code=0 || code=$?; echo code $code"
         local output = scratch.shell(line:format(folder, arguments))
         return tonumber(output:match("code (%d+)\n$")), output
     end
