@@ -147,7 +147,7 @@ describe("an installed library", function()
         local sources = ("%s/share/lua/%s/"):format(folder, lua.version)
         local libraries = ("%s/lib/lua/%s/"):format(folder, lua.version)
         return scratch.shell(([[
-            cd / && lua=$(command -v %s) && timeout 60 env -i PATH=%s LUA_PATH=%s LUA_CPATH=%s "$lua" %s %s
+            cd / && lua=$(command -v %s) && timeout 300 env -i PATH=%s LUA_PATH=%s LUA_CPATH=%s "$lua" %s %s
         ]]):format(
             lua.program,
             quote(place .. "/path"),

@@ -270,7 +270,7 @@ describe("an attack:", function()
             assert(credentials.header("r"))
             assert(require("chamvi.sandbox.k8s").load_kube_config({ path = folder .. "/kubeconfig" }))
             print("done")
-        ]]):format(place.folder, size), ("ulimit -t 60; DOCKER_CONFIG=%s %%s"):format(place.folder))
+        ]]):format(place.folder, size), ("ulimit -t 600; DOCKER_CONFIG=%s %%s"):format(place.folder))
         assert.equal("done\n", printed)
     end)
 

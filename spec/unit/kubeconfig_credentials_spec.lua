@@ -179,7 +179,7 @@ echo '{"apiVersion": "%s", "kind": "ExecCredential", "status": {"token": "abc"}}
                 value, err = second:join()
                 assert.is_nil(value)
                 assert.equal("aborted", err.code)
-                for _ = 1, 1000 do
+                for _ = 1, 3000 do
                     if not scratch.is_alive(pid) then
                         break
                     end

@@ -14,7 +14,7 @@ describe("a remote workspace", function()
     local probe_ms = constants.ALIVE_PROBE_TIMEOUT_MS
 
     before_each(function()
-        constants.ALIVE_PROBE_TIMEOUT_MS = 60
+        constants.ALIVE_PROBE_TIMEOUT_MS = 60000
     end)
 
     after_each(function()
@@ -120,8 +120,12 @@ describe("a remote workspace", function()
             end,
             ["nothing, ever"] = function() coroutine.yield() end,
         }
+        local never = { ["nothing in time"] = true, ["nothing, ever"] = true }
         for name, alive in pairs(answers) do
             it("is not gone when the transport says " .. name, function()
+                if never[name] then
+                    constants.ALIVE_PROBE_TIMEOUT_MS = 60 -- nobody waits for a real one
+                end
                 local workspace = new(lost, { alive = alive })
                 fails("transport_lost", workspace:exec({ "x" }))
                 assert.is_false(workspace.disposed)

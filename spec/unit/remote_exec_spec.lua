@@ -34,13 +34,13 @@ describe("a command of a remote workspace", function()
     end
 
     local function wait_until(condition)
-        for _ = 1, 1000 do
+        for _ = 1, 6000 do
             if condition() then
                 return
             end
             sandbox.sleep(5)
         end
-        error("not within 5 s", 2)
+        error("not within 30 s", 2)
     end
 
     describe("has a result", function()
@@ -132,7 +132,7 @@ describe("a command of a remote workspace", function()
             local result = assert(workspace:exec({ "x" }))
             assert.is_true(result.streams_held)
             assert.equal("mine job", result.stdout)
-            assert.is_true(result.duration_ms >= 1400 and result.duration_ms < 20000)
+            assert.is_true(result.duration_ms >= 1400 and result.duration_ms < 60000)
             wait_until(function()
                 return aborted
             end)

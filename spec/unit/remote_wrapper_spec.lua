@@ -1,6 +1,7 @@
 -- The wrapper in real shells, without any transport.
 
 local filters = require "chamvi.sandbox.remote.filter"
+local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 local wrapper = require "chamvi.sandbox.remote.wrapper"
 
@@ -145,10 +146,13 @@ describe("the wrapper", function()
             assert.is_true(seen.exit.timed_out)
             assert.is_nil(seen.exit.term_signal)
             assert.equal("", seen.stderr)
-            seen = run(shell, { "sh", "-c", "trap 'exit 3' TERM; sleep 30 & wait" }, { timeout_ms = 300 })
+            -- The parent is `timeout`, which takes this for the end of the time, once it waits.
+            local is_over = "; until grep -q '^State:.S' /proc/$PPID/status; do sleep 0.01; done"
+                .. "; kill -ALRM $PPID; sleep 30 & wait"
+            seen = run(shell, { "sh", "-c", "trap 'exit 3' TERM" .. is_over })
             assert.is_true(seen.exit.timed_out)
             assert.is_nil(seen.exit.term_signal)
-            seen = run(shell, { "sh", "-c", "trap 'kill -9 $$' TERM; sleep 30 & wait" }, { timeout_ms = 300 })
+            seen = run(shell, { "sh", "-c", "trap 'kill -9 $$' TERM" .. is_over })
             assert.is_true(seen.exit.timed_out)
             assert.equal(9, seen.exit.term_signal)
         end)
@@ -202,7 +206,8 @@ describe("the wrapper", function()
         end)
 
         with_shell("kills a group by its id and by its mark", function()
-            local argv = wrapper.wrap("mdef2", { argv = { "sleep", "1234" }, cwd = "", timeout_ms = 60000 })
+            local mark = "m" .. sandbox.uuid():gsub("-", "") -- a kill by it looks at all processes of this machine
+            local argv = wrapper.wrap(mark, { argv = { "sleep", "1234" }, cwd = "", timeout_ms = 60000 })
             local function words(list)
                 local quoted = { shell }
                 for index = 2, #list do
@@ -216,8 +221,8 @@ describe("the wrapper", function()
                 repeat
                     id = scratch.read(folder .. "/reports"):match("start (%d+)")
                 until id
-                scratch.shell(words(wrapper.kill({ by_id and id or "mdef2" })))
-                for _ = 1, 500 do
+                scratch.shell(words(wrapper.kill({ by_id and id or mark })))
+                for _ = 1, 1500 do
                     if scratch.read(folder .. "/reports"):find("exit", 1, true) then
                         break
                     end

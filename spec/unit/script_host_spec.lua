@@ -41,14 +41,16 @@ describe("a script's tasks", function()
         it("wait side by side", function()
             local order = {}
             sandbox.run(function()
-                for index, ms in ipairs({ 300, 100, 200 }) do
+                for index = 1, 3 do
                     sandbox.spawn(function()
-                        sandbox.sleep(ms)
+                        repeat
+                            sandbox.sleep(1)
+                        until #order == 3 - index -- those behind it have ended
                         table.insert(order, index)
                     end)
                 end
             end)
-            assert.same({ 2, 3, 1 }, order)
+            assert.same({ 3, 2, 1 }, order)
         end)
 
         it("let the others run when they yield without waiting for anything", function()
@@ -362,7 +364,9 @@ describe("a script's tasks", function()
             local order = {}
             local results = sandbox.all({
                 function()
-                    sandbox.sleep(20)
+                    repeat
+                        sandbox.sleep(1)
+                    until #order > 0
                     table.insert(order, "slow")
                 end,
                 function()
