@@ -11,6 +11,7 @@
 --   left()               a list of names: the workspaces that the provider still has anything of
 --   more_than_buffers    optional: so many bytes of output do not fit between a command and its reader (10,000,000)
 --   running(word)        whether a process runs that was started with the word among its arguments
+--   dies_later           optional: when dispose returns what ran has got its SIGKILL, but may not be dead yet
 --
 -- To be called in a spec file, with busted's own functions, since a required file does not see them:
 --

@@ -4,6 +4,7 @@ local constants = require "chamvi.sandbox.constants"
 local k8s = require "chamvi.sandbox.k8s"
 local k8s_server = require "spec.support.k8s_server"
 local scratch = require "spec.support.scratch"
+local support = require "spec.support.local_workspace"
 
 local target = {}
 
@@ -19,6 +20,7 @@ function target.new(server, name)
         name = name,
         repository = repository,
         running = scratch.is_running,
+        dies_later = true,
         provider = function(options)
             local given = { namespace = k8s_server.NAMESPACE, kube_config = kube_config }
             for key, value in pairs(options or {}) do
@@ -27,7 +29,16 @@ function target.new(server, name)
             return k8s.create_kubernetes_sandbox(given)
         end,
         lose = function(workspace)
-            server:order({ kill = k8s.POD_NAME_PREFIX .. workspace.id })
+            local name = k8s.POD_NAME_PREFIX .. workspace.id
+            server:order({ kill = name })
+            support.wait_until(function()
+                for _, pod in ipairs(server:state().pods) do
+                    if pod.metadata.name == name then
+                        return pod.status.phase ~= "Running"
+                    end
+                end
+                return true
+            end, "the end of the pod")
         end,
         left = function()
             local ids = {}

@@ -14,7 +14,7 @@ return function(kit)
     -- A command whose time is over, which was not before it had begun: on a busy machine it gets more.
     local function timed_out(workspace, script, timeout_ms, stdin)
         local result
-        for _, factor in ipairs({ 1, 5, 25 }) do
+        for _, factor in ipairs({ 1, 10, 100 }) do
             result = assert(workspace:exec(sh(script), { timeout_ms = factor * timeout_ms, stdin = stdin }))
             if result.stdout ~= "" then
                 break
@@ -25,7 +25,13 @@ return function(kit)
 
     proves("result", nil, function()
         kit.with(function(workspace)
-            local result = run(workspace, "echo out; echo err >&2; exit 3")
+            local result
+            for _ = 1, 3 do -- a transport that is slow to end is taken for one that is held
+                result = run(workspace, "echo out; echo err >&2; exit 3")
+                if not result.streams_held then
+                    break
+                end
+            end
             assert.equal("number", type(result.duration_ms))
             assert.equal(0, result.duration_ms % 1)
             result.duration_ms = nil
@@ -173,7 +179,7 @@ return function(kit)
             -- more.
             local script = [[
                 trap 'trap "" TERM; echo caught; exit 7' TERM
-                echo begun; sleep 1000 & echo $! > pid; wait
+                sleep 1000 & echo $! > pid; echo begun; wait
             ]]
             local result = timed_out(workspace, script, 700)
             assert.equal("timed_out", result.status)
@@ -181,8 +187,10 @@ return function(kit)
             assert.is_true(result.timed_out)
             assert.equal("begun\ncaught\n", result.stdout)
             assert.is_true(result.duration_ms >= 700)
-            local left = run(workspace, "[ -e /proc/$(cat pid) ] && ! grep -q '^State:.Z' /proc/$(cat pid)/status")
-            assert.are_not.equal(0, left.exit_code)
+            kit.wait_until(function()
+                local script = "[ -e /proc/$(cat pid) ] && ! grep -q '^State:.Z' /proc/$(cat pid)/status"
+                return run(workspace, script).exit_code ~= 0
+            end, "what the shell waits for is dead")
         end)
     end)
 
@@ -255,7 +263,7 @@ return function(kit)
                 local script = "trap '' TERM; sleep 1000 & echo $$ $! > pids; wait; sleep 1000"
                 local task = sandbox.spawn(workspace.exec, workspace, sh(script), { signal = signal })
                 kit.wait_until(function()
-                    return workspace:read_file("pids")
+                    return (workspace:read_file("pids") or ""):find("\n")
                 end, "the command runs")
                 signal:abort("enough")
                 assert.equal("enough", fails("SandboxError", "aborted", task:join()).cause)

@@ -169,6 +169,11 @@ return function(kit)
             end, "the daemon runs")
             assert.is_true(workspace:dispose())
             assert.is_true(workspace.disposed)
+            if target.dies_later then
+                kit.wait_until(function()
+                    return not target.running(word)
+                end, "the daemon is dead")
+            end
             assert.is_false(target.running(word))
             assert.same({}, target.left())
         end)
