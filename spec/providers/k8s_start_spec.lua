@@ -52,7 +52,7 @@ describe("the start of a pod", function()
         server:stop()
     end)
     before_each(function()
-        limits.TRIES = 3000
+        limits.TRIES = 60000
         server:order({ rules = {}, statuses = {}, tokens = { "token" }, forget = true })
     end)
     after_each(function()
@@ -139,7 +139,15 @@ describe("the start of a pod", function()
 
     it("fails when its time is over, and says what it waits for", function()
         server:order({ statuses = { slow = waiting("ContainerCreating", "pulling") } })
-        fails("not_ready", { "300 ms", "ContainerCreating", "pulling" }, { image = "slow", start_timeout_ms = 300 })
+        local err
+        for _, ms in ipairs({ 300, 3000, 30000 }) do -- on a busy machine nobody has looked by then, and it gets more
+            err = fails("not_ready", { ms .. " ms" }, { image = "slow", start_timeout_ms = ms })
+            if not err.message:find("has not told", 1, true) then
+                break
+            end
+        end
+        assert.is_truthy(err.message:find("ContainerCreating", 1, true), err.message)
+        assert.is_truthy(err.message:find("pulling", 1, true), err.message)
     end)
 
     it("fails when its program ends", function()
@@ -246,10 +254,10 @@ describe("the start of a pod", function()
 
     it("shows no credential that the server repeats", function()
         local token = "s3cr/et+%token"
-        limits.CLEAN_UP = 200
         local options = { kube_config = assert(k8s.load_kube_config({ path = server:kubeconfig(token) })) }
         server:order({ tokens = { token } })
         for _, method in ipairs({ "POST", "GET", "EXEC" }) do
+            limits.CLEAN_UP = method == "POST" and 200 or kept.CLEAN_UP -- there is none that could be found
             local words = "bad field Authorization: Bearer " .. token
             for _, body in ipairs({ words, '{"message":"' .. words:gsub("/", "\\/") .. '"}',
                 { kind = "Status", message = words } }) do
@@ -341,9 +349,9 @@ describe("the start of a pod", function()
             server:order({
                 rules = { { method = method, times = 1, status = status, headers = { ["Retry-After"] = "1" } } },
             })
-            local began = native.now_ms()
+            local began = native.monotonic_ms()
             works()
-            assert.is_true(native.now_ms() - began >= 700) -- three quarters, at the least
+            assert.is_true(native.monotonic_ms() - began >= 700) -- three quarters, at the least
         end
     end)
 
@@ -407,14 +415,14 @@ current-context: spec
     end)
 
     it("fails when its time is over, also while the server does not answer", function()
-        server:order({ rules = { { method = "GET", path = "/pods/", delay_ms = 15000 } } })
-        local began = native.now_ms()
+        server:order({ rules = { { method = "GET", path = "/pods/", delay_ms = 60000 } } })
+        local began = native.monotonic_ms()
         fails("not_ready", { "500 ms", "the API server has not told" }, { start_timeout_ms = 500 })
-        assert.is_true(native.now_ms() - began < 10000)
+        assert.is_true(native.monotonic_ms() - began < 30000)
     end)
 
     it("looks again when a look at the pod, or its deletion, gets no answer", function()
-        limits.REQUEST, limits.READ = 1000, 1000
+        limits.READ = 1000
         for _, method in ipairs({ "GET", "DELETE" }) do
             server:order({ rules = { { method = method, path = "/pods/", times = 1, delay_ms = 2500 } } })
             works()
@@ -439,9 +447,9 @@ current-context: spec
         assert.equal("credentials_failed", err.cause.code)
         assert.same({}, server:state().requests)
         local tls = http_server.start()
-        began = native.now_ms()
+        began = native.monotonic_ms()
         err = fails("engine_unreachable", { "not trusted" }, broken("token: x", "https://localhost:" .. tls.ports.tls))
-        assert.is_true(native.now_ms() - began < 2500, err.message) -- the tries alone would take as long
+        assert.is_true(native.monotonic_ms() - began < 30000, err.message) -- the tries alone would take twice as long
         tls:stop()
     end)
 

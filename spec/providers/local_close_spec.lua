@@ -30,12 +30,9 @@ describe("a to-be-closed workspace", function()
 
     -- For disposals in the background.
     local function wait_until_gone(workspace)
-        for _ = 1, 500 do
-            if #scratch.list(place.root) == 0 then
-                break
-            end
-            sandbox.sleep(10)
-        end
+        support.wait_until(function()
+            return #scratch.list(place.root) == 0
+        end, "the end of the workspace")
         assert_gone(workspace)
         assert(workspace:dispose()) -- when that returns, its supervisor is reaped too
     end
@@ -235,7 +232,9 @@ describe("a to-be-closed workspace", function()
                     local signal = sandbox.signal()
                     signal:on_abort(close)
                     signal:abort()
-                    sandbox.sleep(5)
+                    for _ = 1, 20 do -- turns of the loop, whatever time they take
+                        sandbox.sleep(1)
+                    end
                 end)
                 assert.equal(1, #lines)
                 assert.matches("^chamvi%.sandbox: closing the workspace id failed: ", lines[1])

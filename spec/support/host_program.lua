@@ -128,7 +128,7 @@ function endings.forked()
     if ffi.C.fork() == 0 then
         local result, err = workspace:exec({ "true" })
         report(("child %d %s %s"):format(ffi.C.getpid(), tostring(result), tostring(err)))
-        ffi.C.sleep(20)
+        ffi.C.sleep(600)
         os.exit(0)
     end
     assert(workspace:exec({ "sleep", "1000" }))

@@ -16,7 +16,7 @@
 //   {outage: ms}                cuts all connections, and refuses new ones for so long
 //   {forget: true}              forgets what was counted
 //
-// and ask by GET /control for {pods, requests, execs}.
+// and ask by GET /control for {pods, requests, execs, pings}.
 //
 // A rule is for requests of a `method` whose path and query match the expression `path`, for so many `times`:
 //
@@ -58,6 +58,7 @@ const settings = { tokens: ['token'], protocols: [V5, V4], statuses: {}, rules: 
 const pods = new Map(); // name -> { object, container }
 let requests = [];
 let execs = 0;
+let pings = 0; // of the execs' connections
 let version = 0;
 
 // ---- Answers --------------------------------------------------------------------------------------
@@ -253,7 +254,7 @@ async function answer(request, response) {
 
 function control(request, response, body) {
   if (request.method === 'GET') {
-    send(response, 200, { pods: [...pods.values()].map((pod) => pod.object), requests, execs });
+    send(response, 200, { pods: [...pods.values()].map((pod) => pod.object), requests, execs, pings });
     return;
   }
   const order = JSON.parse(body);
@@ -279,7 +280,7 @@ function control(request, response, body) {
   }
   if (order.forget) {
     requests = [];
-    execs = 0;
+    [execs, pings] = [0, 0];
   }
   send(response, 200, {});
   if (order.outage) {
@@ -376,6 +377,7 @@ function serve(socket, tcp, run, fault) {
     run.stdin.on('error', () => socket.resume()); // the command reads no more
     socket.on('close', () => run.stdin.end());
   }
+  socket.on('ping', () => { pings += 1; });
   socket.on('error', () => {});
   run.on('close', (code, signal) => {
     if (tcp.destroyed) {

@@ -67,8 +67,8 @@ function Server:order(orders)
     assert(answer.status == 200, answer.body)
 end
 
---- What it knows: its pods, the requests and the number of execs since it was told to forget them.
----@return { pods: table[], requests: string[], execs: integer }
+--- What it knows: its pods, the requests and the number of execs and of their pings since it was told to forget them.
+---@return { pods: table[], requests: string[], execs: integer, pings: integer }
 function Server:state()
     local answer = assert(http.request({ url = self.url .. "/control" }))
     return assert(native.json_decode(answer.body))

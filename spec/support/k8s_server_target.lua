@@ -29,11 +29,11 @@ function target.new(server, name)
             return k8s.create_kubernetes_sandbox(given)
         end,
         lose = function(workspace)
-            local name = k8s.POD_NAME_PREFIX .. workspace.id
-            server:order({ kill = name })
+            local pod_name = k8s.POD_NAME_PREFIX .. workspace.id
+            server:order({ kill = pod_name })
             support.wait_until(function()
                 for _, pod in ipairs(server:state().pods) do
-                    if pod.metadata.name == name then
+                    if pod.metadata.name == pod_name then
                         return pod.status.phase ~= "Running"
                     end
                 end

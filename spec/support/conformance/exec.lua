@@ -188,8 +188,8 @@ return function(kit)
             assert.equal("begun\ncaught\n", result.stdout)
             assert.is_true(result.duration_ms >= 700)
             kit.wait_until(function()
-                local script = "[ -e /proc/$(cat pid) ] && ! grep -q '^State:.Z' /proc/$(cat pid)/status"
-                return run(workspace, script).exit_code ~= 0
+                local alive = "[ -e /proc/$(cat pid) ] && ! grep -q '^State:.Z' /proc/$(cat pid)/status"
+                return run(workspace, alive).exit_code ~= 0
             end, "what the shell waits for is dead")
         end)
     end)
