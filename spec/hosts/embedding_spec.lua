@@ -39,8 +39,19 @@ for _, abi in ipairs({ "lua5.4", "luajit" }) do
         end
 
         it("runs commands beside its own timer", function()
-            local strikes = run("examples/embedding/embedding.lua"):match("^slow\nquick\nstrikes (%d+)\n$")
-            assert.is_true(tonumber(strikes) >= 5, strikes) -- of 25 in half a second; one or two when a wait blocked it
+            local example = scratch.read("examples/embedding/embedding.lua")
+            local least = 0
+            for _, seconds in ipairs({ "0.5", "5", "30" }) do -- on a busy machine the timer loses turns
+                local text, count = example:gsub("sleep 0%.5;", "sleep " .. seconds .. ";")
+                assert.equal(1, count)
+                scratch.write(folder .. "/beside.lua", text)
+                local strikes = run(folder .. "/beside.lua"):match("^slow\nquick\nstrikes (%d+)\n$")
+                least = tonumber(strikes)
+                if least >= 5 then -- of 25 in half a second; one or two when a wait blocked it
+                    break
+                end
+            end
+            assert.is_true(least >= 5, least)
             assert.same({}, scratch.list(folder .. "/chamvi-workspaces"))
         end)
 
@@ -56,7 +67,7 @@ for _, abi in ipairs({ "lua5.4", "luajit" }) do
             local output = scratch.shell(([[
                 %s
                 timeout -k 5 60 %s/embedding %s/long.lua & pid=$!
-                n=0; until [ -e %s/workspaces/begun ]; do n=$((n + 1)); [ $n -lt 400 ] || exit 9; sleep 0.05; done
+                n=0; until [ -e %s/workspaces/begun ]; do n=$((n + 1)); [ $n -lt 600 ] || exit 9; sleep 0.05; done
                 kill $pid
                 wait $pid
             ]]):format(hosts.settings(abi), folder, folder, folder))

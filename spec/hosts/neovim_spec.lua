@@ -81,11 +81,15 @@ describe("Neovim as a host:", function()
                 local ticks, stuck = 0, true
                 local timer = vim.fn.timer_start(10, function()
                     ticks = ticks + 1
+                    if ticks == 4 then
+                        assert(io.open(("%s/workspaces/%s/go"):format(vim.g.folder, workspace.id), "w")):close()
+                    end
                 end, { ["repeat"] = -1 })
                 vim.schedule(function()
                     stuck = false
                 end)
-                assert(workspace:exec({ "sleep", "0.5" }))
+                local script = "until [ -e go ]; do sleep 0.02; done"
+                assert(workspace:exec({ "sh", "-c", script }, { timeout_ms = 30000 }))
                 vim.fn.timer_stop(timer)
                 assert(workspace:dispose())
                 say(ticks > 3, stuck)
@@ -294,7 +298,7 @@ describe("Neovim as a host:", function()
             -- What the buffer holds in the end, whose last line then has the pattern.
             local function shown_by(ending, ...)
                 local commands = { ... }
-                table.insert(commands, ([[lua vim.wait(20000, function() return vim.fn.getline("$"):find("%s") end)]])
+                table.insert(commands, ([[lua vim.wait(50000, function() return vim.fn.getline("$"):find("%s") end)]])
                     :format(ending))
                 table.insert(commands, ("silent write %s/shown"):format(folder))
                 table.insert(commands, "quitall!")
@@ -330,7 +334,7 @@ describe("Neovim as a host:", function()
             local path = folder .. "/workspaces"
             scratch.shell(([[
                 sh -c %s </dev/null >%s/output 2>&1 & editor=$!
-                n=0; until ls %s/*/begun >/dev/null 2>&1; do n=$((n + 1)); [ $n -lt 500 ]; sleep 0.02; done
+                n=0; until ls %s/*/begun >/dev/null 2>&1; do n=$((n + 1)); [ $n -lt 1500 ] || exit 9; sleep 0.02; done
                 kill -KILL $editor
             ]]):format(scratch.quote(nvim(folder, folder .. "/program.lua")), folder, path))
             assert.equal("", hosts.processes_left(folder))

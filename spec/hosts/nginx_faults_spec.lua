@@ -29,8 +29,14 @@ describe("a program in nginx that goes wrong:", function()
             seconds or 20, folder, path))
     end
 
+    local function escaped(script)
+        return (script:gsub("[^%w.]", function(mark)
+            return ("%%%02X"):format(mark:byte())
+        end))
+    end
+
     local function command(script)
-        return get("command?script=" .. script:gsub(" ", "%%20"):gsub(";", "%%3B"))
+        return get("command?script=" .. escaped(script))
     end
 
     local function start(connections)
@@ -72,8 +78,12 @@ describe("a program in nginx that goes wrong:", function()
 
     it("a request that is ended while it waits leaves those alone that use its coroutine again", function()
         for _ = 1, 3 do
-            assert.matches("timed out", get("command?script=sleep%200.5%3Becho%20first", 0.2))
-            assert.equal("second\n", command("sleep 0.8; echo second"))
+            -- The command of the first ends while the second waits.
+            local first = "until [ -e go ]; do sleep 0.02; done; touch gone; echo first"
+            local second = "touch go; n=0; until [ -e gone ] || [ $n -gt 200 ]; do n=$((n + 1)); sleep 0.02; done; "
+                .. "sleep 0.3; rm -f go gone; echo second"
+            assert.matches("timed out", get("command?script=" .. escaped(first), 0.5))
+            assert.equal("second\n", command(second))
         end
     end)
 
@@ -134,12 +144,13 @@ describe("a program in nginx that goes wrong:", function()
         quit()
         start(12)
         local clients = [[
-            for i in 1 2 3 4 5 6 7; do curl -s --unix-socket %s/socket 'http://nginx/wait?seconds=2' & done
-            sleep 0.3
-            curl -s --unix-socket %s/socket 'http://nginx/command?script=echo%%20out'
+            for i in 1 2 3 4 5 6 7; do curl -s --unix-socket %s/socket 'http://nginx/wait' & done
+            n=0; until [ "$(cat %s/waiting)" = 7 ]; do n=$((n + 1)); [ $n -lt 600 ] || exit 9; sleep 0.05; done 2>&-
+            curl -s --max-time 60 --unix-socket %s/socket 'http://nginx/command?script=echo%%20out'
+            touch %s/go
             wait
         ]]
-        assert.matches("out\n", scratch.shell(clients:format(folder, folder)), 1, true)
+        assert.matches("out\n", scratch.shell(clients:format(folder, folder, folder, folder)), 1, true)
         local lines = {}
         for _, line in ipairs(nginx.complaints(folder)) do
             table.insert(lines, line:match("chamvi.sandbox: [^,]*"))

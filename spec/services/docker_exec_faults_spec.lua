@@ -78,8 +78,8 @@ docker_target.each(busted, { "docker", "podman" }, "commands", function(target)
             fails("transport_lost", disturbed(workspace, function()
                 engine:pause(name)
                 fails("not_ready", workspace:exec({ "touch", "file" }))
-            end, { timeout_ms = 1000 }))
-            assert.is_true(os.time() - began < 60)
+            end, { timeout_ms = 5000 }))
+            assert.is_true(os.time() - began < 200) -- the command would take 600 s
             engine:unpause(name)
             fails("file_not_found", workspace:read_file("file"))
             -- Disposed while it is paused.
@@ -226,8 +226,14 @@ docker_target.each(busted, { "docker", "podman" }, "commands", function(target)
     it("that flood both streams keep the cap of each", function()
         target.with(function(workspace)
             local flood = { "sh", "-c", "yes out & yes err >&2 & sleep 600" }
-            local result = assert(workspace:exec(flood, { timeout_ms = 3000 }))
-            assert.equal("timed_out", result.status)
+            local result
+            for _, timeout_ms in ipairs({ 3000, 30000 }) do -- on a busy machine it had not come far, and gets more
+                result = assert(workspace:exec(flood, { timeout_ms = timeout_ms }))
+                assert.equal("timed_out", result.status)
+                if result.stdout_truncated and result.stderr_truncated then
+                    break
+                end
+            end
             for _, name in ipairs({ "stdout", "stderr" }) do
                 assert.equal(sandbox.OUTPUT_MAX_BYTES, #result[name])
                 assert.is_true(result[name .. "_truncated"])

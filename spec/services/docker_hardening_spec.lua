@@ -120,7 +120,9 @@ docker_target.each(busted, { "docker", "podman" }, "containers", function(target
     it("have an init that reaps what commands leave behind", function()
         target.with(function(workspace)
             run(workspace, "for i in 1 2 3; do ( sh -c 'sleep 0.1' >/dev/null 2>&1 & ) done; sleep 1")
-            assert.equal("0\n", run(workspace, "grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l"))
+            docker_target.wait_until("no zombie is left", function()
+                return run(workspace, "grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l") == "0\n"
+            end)
         end)
     end)
 
@@ -150,17 +152,20 @@ docker_target.each(busted, { "docker", "podman" }, "containers", function(target
         target.with(function(victim)
             target.with(function(bomber)
                 sandbox.run(function()
+                    local signal = sandbox.signal()
                     local bomb = sandbox.spawn(bomber.exec, bomber, {
                         "perl", "-e", "fork while 1",
-                    }, { timeout_ms = 4000 })
-                    local most = 0
-                    for _ = 1, 5 do
+                    }, { timeout_ms = 120000, signal = signal })
+                    local most, rounds = 0, 0
+                    repeat -- how soon they are many is the machine's
                         sandbox.sleep(300)
+                        rounds = rounds + 1
                         most = math.max(most, #engine:processes(target.container(bomber)))
                         assert.equal("fine\n", run(victim, "for i in 1 2 3 4 5; do sh -c :; done; echo fine"))
-                    end
+                    until rounds >= 5 and most > 10 or rounds == 100
                     assert.is_true(most <= 60, most)
-                    assert.is_true(most > 10, most) -- how soon they are many is the machine's
+                    assert.is_true(most > 10, most)
+                    signal:abort()
                     bomb:join() -- however that ends
                 end)
             end, { limits = { pids = 60 } })

@@ -22,6 +22,7 @@ describe("pods of a real cluster", function()
     conformance({ describe = describe, it = it, after_each = after_each }, {
         name = "k8s",
         more_than_buffers = 150000000, -- the engine, the kubelet and the API server each have their own
+        dies_later = true,
         repository = repository,
         provider = function(options)
             local given = cluster:options(options)

@@ -14,7 +14,13 @@ local provider = require("chamvi.sandbox.local").create_local_sandbox({
     env = { A = attacker },
 })
 
-local PREAMBLE = "S=$PPID; read -r _ _ _ G _ </proc/$S/stat; "
+-- Has the victim go on when an attack is over.
+local PREAMBLE = "S=$PPID; read -r _ _ _ G _ </proc/$S/stat; trap ': >attacked' EXIT; %s"
+local VICTIM = [[
+    echo before; echo $$ >pid; : >ready
+    until [ -e attacked ]; do sleep 0.05; done
+    echo after; exit 7
+]]
 
 local function field(value)
     return type(value) == "string" and ("%q"):format(value) or tostring(value)
@@ -22,9 +28,9 @@ end
 
 -- What a call returned, and after how many milliseconds.
 local function outcome(call, ...)
-    local started = core.now_ms()
+    local started = core.monotonic_ms()
     local value, err = call(...)
-    local fields = { "ms = " .. core.now_ms() - started }
+    local fields = { "ms = " .. core.monotonic_ms() - started }
     if err then
         table.insert(fields, "code = " .. field(err.code))
         table.insert(fields, "message = " .. field(err.message))
@@ -49,14 +55,19 @@ local function attack(script)
         table.insert(outcomes, name .. " = " .. outcome(...))
     end
     local victim = sandbox.spawn(function()
-        note("victim", workspace.exec, workspace, sh("echo $$ >pid; echo before; sleep 1; echo after; exit 7", {
-            timeout_ms = 5000,
-        }))
+        note("victim", workspace.exec, workspace, sh(VICTIM, { timeout_ms = 20000 }))
     end)
-    sandbox.sleep(200)
-    note("attack", workspace.exec, workspace, sh(PREAMBLE .. script, { timeout_ms = 60000 }))
+    for _ = 1, 1000 do
+        local file = io.open(("%s/workspaces/%s/ready"):format(folder, workspace.id))
+        if file then
+            file:close()
+            break
+        end
+        sandbox.sleep(20)
+    end
+    note("attack", workspace.exec, workspace, sh(PREAMBLE:format(script), { timeout_ms = 60000 }))
     victim:join()
-    note("exec", workspace.exec, workspace, sh("echo alive", { timeout_ms = 5000 }))
+    note("exec", workspace.exec, workspace, sh("echo alive", { timeout_ms = 30000 }))
     note("write", workspace.write_file, workspace, "file", "text")
     note("read", workspace.read_file, workspace, "file")
     note("dispose", workspace.dispose, workspace)

@@ -11,12 +11,12 @@ local function uptime_ms()
     return seconds * 1000
 end
 
--- It takes at least `least` and, with room for a slow machine, at most that and ten seconds.
+-- It takes at least `least` and, with room for a slow machine, at most that and a minute; a jump is of hours.
 local function timed(name, least, fn)
     local started = uptime_ms()
     local outcome = fn()
     local took = uptime_ms() - started
-    local right = took >= least - 10 and took <= least + 10000
+    local right = took >= least - 10 and took <= least + 60000
     print(name, outcome, right and "in time" or "wrong: " .. took .. " ms")
 end
 
@@ -39,14 +39,14 @@ sandbox.run(function()
     end)
     timed("exec", 200, function()
         local result = assert(workspace:exec({ "sleep", "0.2" }))
-        return result.duration_ms >= 200 and result.duration_ms < 10000 and result.status
+        return result.duration_ms >= 200 and result.duration_ms < 60000 and result.status
     end)
     timed("time-out", 300, function()
-        local result = assert(workspace:exec({ "sleep", "60" }, { timeout_ms = 300 }))
-        return result.duration_ms >= 300 and result.duration_ms < 10000 and result.status
+        local result = assert(workspace:exec({ "sleep", "1000" }, { timeout_ms = 300 }))
+        return result.duration_ms >= 300 and result.duration_ms < 60000 and result.status
     end)
     timed("held output", 1900, function()
-        return assert(workspace:exec({ "sh", "-c", "sleep 60 &" })).streams_held
+        return assert(workspace:exec({ "sh", "-c", "sleep 1000 &" })).streams_held
     end)
     timed("dispose", 0, function()
         return workspace:dispose()

@@ -329,18 +329,25 @@ end
 function Engine:kill_daemon()
     local pid = daemon_pid(self)
     scratch.shell(("kill -KILL %d"):format(pid))
-    for _ = 1, 100 do
+    for _ = 1, 300 do
         if not scratch.is_alive(pid) then
             return
         end
         scratch.shell("sleep 0.1")
     end
-    error("the killed daemon is not dead after 10 s")
+    error("the killed daemon is not dead after 30 s")
 end
 
 --- Freezes the daemon, so that it accepts connections and answers nothing; `thaw_daemon` is a must.
 function Engine:freeze_daemon()
-    scratch.shell(("kill -STOP %d"):format(daemon_pid(self)))
+    -- Each of its threads stops when it has its next turn.
+    scratch.shell(([[
+        kill -STOP %d
+        n=0
+        while grep '^State:' /proc/%d/task/*/status 2>/dev/null | grep -vq 'State:.T'; do
+            n=$((n + 1)); [ $n -lt 300 ] || exit 1; sleep 0.1
+        done
+    ]]):format(daemon_pid(self), daemon_pid(self)))
 end
 
 function Engine:thaw_daemon()

@@ -1,4 +1,4 @@
--- A host program that is killed: makes a workspace whose container lives for 3 s, writes its id to `<folder>/id` and
+-- A host program that is killed: makes a workspace whose container lives for 8 s, writes its id to `<folder>/id` and
 -- runs a command in it.
 --
 --   docker_host_program.lua host image folder
@@ -11,7 +11,7 @@ require("chamvi.sandbox.docker.limits").LATE = 0
 local workspace = assert(docker.create_docker_sandbox({
     docker = { host = host },
     image = image,
-    limits = { timeout_ms = 3000 },
+    limits = { timeout_ms = 8000 },
 }):create({ run_id = "spec" }))
 
 local file = assert(io.open(folder .. "/id.new", "w"))

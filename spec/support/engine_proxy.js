@@ -11,6 +11,7 @@
 //   id          tells rules apart, so that uses are counted across changes of the file
 //   run         a shell command that runs first; what it prints goes nowhere
 //   delay_ms    waits before anything else happens
+//   until       waits after that until there is a file of this path
 //   act         "pass" (default); "drop": the connection is cut and the engine never asked; "lose": the engine is asked,
 //               and the connection is cut instead of the answer; "hang": nobody is asked and nothing answered; "mute":
 //               the engine is asked, nothing answered; "answer": `status`, `headers` and `body` without the engine;
@@ -46,7 +47,14 @@ function prepare(rule, then) {
   if (rule.run) {
     child.spawnSync('sh', ['-c', rule.run], { stdio: 'ignore' });
   }
-  setTimeout(then, rule.delay_ms || 0);
+  const go = () => {
+    if (rule.until && !fs.existsSync(rule.until)) {
+      setTimeout(go, 20);
+    } else {
+      then();
+    }
+  };
+  setTimeout(go, rule.delay_ms || 0);
 }
 
 // Passes on at most so many bytes, then calls `over`.

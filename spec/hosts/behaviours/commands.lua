@@ -4,7 +4,7 @@ local support = require "spec.hosts.behaviours.support"
 
 local with_workspace, wait_until = support.with_workspace, support.wait_until
 
-local KILLED_AFTER_S = 20 -- what waits for a file gives up then
+local KILLED_AFTER_S = 60 -- what waits for a file gives up then
 
 local function sh(script)
     return { "sh", "-c", script }
@@ -152,28 +152,41 @@ end)
 
 behaviour("a command has a time limit", function(t)
     with_workspace(t, function(workspace)
-        local begun = t.now()
-        local result = assert(workspace:exec(sh("echo x; sleep 60"), { timeout_ms = 200 }))
-        t.equal(true, result.timed_out, "timed_out")
-        t.equal("x\n", result.stdout, "stdout")
-        local took = t.now() - begun
-        t.equal(true, took >= 199 and took < 20000, "that the limit is kept: " .. took .. " ms")
+        for _, timeout_ms in ipairs({ 200, 2000, 20000 }) do -- on a busy machine it had not begun, and gets more
+            local begun = t.now()
+            local result = assert(workspace:exec(sh("echo x; sleep 600"), { timeout_ms = timeout_ms }))
+            local took = t.now() - begun
+            t.equal(true, result.timed_out, "timed_out")
+            t.equal(true, took >= timeout_ms - 1 and took < timeout_ms + 60000, "that the limit is kept: " .. took)
+            if result.stdout ~= "" then
+                t.equal("x\n", result.stdout, "stdout")
+                return
+            end
+        end
+        error("nothing was printed before the time was over")
     end)
 end)
 
 behaviour("a slow command leaves the host's timers alone", function(t)
     with_workspace(t, function(workspace)
-        local last, largest, ticks = t.now(), 0, 0
+        local last, gaps = t.now(), {}
         local stop = t.every(5, function()
             local now = t.now()
-            largest, last, ticks = math.max(largest, now - last), now, ticks + 1
+            table.insert(gaps, now - last)
+            last = now
+            if #gaps == 50 then
+                assert(io.open(t.path(workspace) .. "/struck", "w")):close()
+            end
         end)
-        local result, err = workspace:exec({ "sleep", "1.5" })
+        local result, err = workspace:exec(sh("sleep 0.5; " .. until_there("struck")))
         stop()
         assert(result, err)
-        t.figure("largest gap of a 5 ms timer", largest)
-        t.equal(true, largest < 700, "that the timer was not kept from striking: " .. largest .. " ms")
-        t.equal(true, ticks > 10, "that it struck: " .. ticks)
+        t.equal(0, result.exit_code, "the exit code of who waits for the timer, which struck: " .. #gaps)
+        table.sort(gaps)
+        t.figure("largest gap of a 5 ms timer", gaps[#gaps])
+        -- The largest one may be due to a busy machine.
+        local usual = gaps[math.floor(#gaps / 2)]
+        t.equal(true, usual < 500, "that the timer was not kept from striking: " .. usual .. " ms")
     end)
 end)
 

@@ -16,13 +16,13 @@ end
 
 -- Waits by the host's own means, so that nobody waits for the library.
 function support.wait_until(t, condition, what)
-    for _ = 1, 1000 do
+    for _ = 1, 3000 do
         if condition() then
             return
         end
         t.pause(10)
     end
-    error("not within 10 s: " .. what, 2)
+    error("not within 30 s: " .. what, 2)
 end
 
 return support

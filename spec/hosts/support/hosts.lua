@@ -6,7 +6,7 @@ local scratch = require "spec.support.scratch"
 
 local hosts = {}
 
-local BOUND_S = 150 -- for a host that hangs; one takes some seconds
+local BOUND_S = 300 -- for a host that hangs; one takes some seconds
 
 --- The shell's settings for a program on that Lua.
 ---@param abi "lua5.4"|"luajit"
@@ -39,7 +39,7 @@ end
 
 local function wait_until_empty(look)
     local left
-    for _ = 1, 200 do
+    for _ = 1, 600 do
         left = look()
         if left == "" then
             break
@@ -51,7 +51,7 @@ end
 
 --- Waits until no process runs of the folder's workspaces, as when the program that made them has ended.
 ---@param folder string
----@return string left "" when there is none, within 10 s
+---@return string left "" when there is none, within 30 s
 function hosts.processes_left(folder)
     return wait_until_empty(function()
         return scratch.shell(("grep -lsaF -- %s/workspaces/ /proc/[0-9]*/environ || true"):format(folder))

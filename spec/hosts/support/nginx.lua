@@ -60,19 +60,19 @@ function nginx.command(folder)
     return ("/usr/sbin/nginx -p %s -e %s/error.log -c %s/nginx.conf"):format(folder, folder, folder)
 end
 
---- Waits for at most 10 s until `condition()` gives something, which is returned; `what` names it in the error.
+--- Waits for at most 30 s until `condition()` gives something, which is returned; `what` names it in the error.
 ---@param condition fun(): any
 ---@param what string
 ---@return any
 function nginx.wait_until(condition, what)
-    for _ = 1, 400 do
+    for _ = 1, 1200 do
         local value = condition()
         if value then
             return value
         end
         scratch.shell("sleep 0.025")
     end
-    error("not within 10 s: " .. what, 2)
+    error("not within 30 s: " .. what, 2)
 end
 
 --- What the log tells of problems: lines of level `warn` and above, and all that name the library.

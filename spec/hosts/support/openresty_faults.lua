@@ -43,7 +43,9 @@ function app.counted()
     sandbox.spawn(function()
         exec("for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done", { on_output = count })
     end)
-    ngx.sleep(0.5)
+    repeat
+        ngx.sleep(0.02)
+    until calls >= 2
     ngx.exit(200)
 end
 
@@ -71,8 +73,18 @@ function app.fill()
     ngx.say("filled")
 end
 
+local waiting_clients = 0
+
+--- Waits until there is a file `go`; another one says how many do.
 function app.wait()
-    ngx.sleep(tonumber(ngx.var.arg_seconds))
+    waiting_clients = waiting_clients + 1
+    write("waiting", tostring(waiting_clients))
+    local go
+    repeat
+        ngx.sleep(0.05)
+        go = io.open(folder .. "go")
+    until go
+    go:close()
     ngx.say("waited")
 end
 
@@ -109,7 +121,7 @@ function app.spawn_in_listener()
         assert(sandbox.sleep(50))
         signal:abort("enough")
     end)
-    local printed = exec("sleep 10", { signal = signal })
+    local printed = exec("sleep 600", { signal = signal })
     ngx.say(printed, ", ", task:join())
 end
 

@@ -56,7 +56,7 @@ return function(host, folder)
         every = host.every,
         pause = host.pause,
         start = host.start,
-        now = clock.now_ms,
+        now = clock.monotonic_ms,
         equal = equal,
         exists = exists,
         written_to_stderr = host.reported or written_to_stderr,
