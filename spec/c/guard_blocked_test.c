@@ -6,9 +6,12 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -76,6 +79,23 @@ static void release(struct holder *holder)
     munmap(holder->page, holder->size);
 }
 
+/* Has a removal of the supervisor's take longer than a silent one is given. */
+static void expect_patience(struct sup *sup, struct holder *holder)
+{
+    hold(holder, sup->base);
+    sup_send(sup, CV_FRAME_REMOVE, SUP_REMOVE_ID, NULL, 0);
+    sup_pump(sup, 10);          /* sends it */
+    shutdown(sup->fd, SHUT_WR); /* what makes the guard impatient */
+    sup_pump_for(sup, HELD_MS);
+    bool over = sup->eof || sup->removed;
+    release(holder); /* first: whoever cleans up after a failure needs the folder */
+    assert_false(over);
+    sup_wait_eof(sup, 2000);
+    sup_expect_guard_exit(sup);
+    assert_true(sup->removed);
+    assert_int_equal(sup->survivors, 0);
+}
+
 static void test_blocked_removal_is_waited_for(void **state)
 {
     (void)state;
@@ -84,23 +104,31 @@ static void test_blocked_removal_is_waited_for(void **state)
         print_message("no userfaultfd here\n");
         skip();
     }
+    expect_patience(sup_start(&create), &holder);
+}
+
+/* As where /proc is mounted with hidepid: nobody but root sees a process that is not dumpable. */
+static void test_hidden_one_is_waited_for(void **state)
+{
+    (void)state;
+    struct holder holder = {0};
+    if (!open_faults(&holder) || unshare(CLONE_NEWNS) != 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
+        print_message("no userfaultfd, or no mounts, here\n");
+        skip();
+    }
     struct sup *sup = sup_start(&create);
-    hold(&holder, sup->base);
-    sup_send(sup, CV_FRAME_REMOVE, SUP_REMOVE_ID, NULL, 0);
-    sup_pump(sup, 10);          /* sends it */
-    shutdown(sup->fd, SHUT_WR); /* what makes the guard impatient */
-    sup_pump_for(sup, HELD_MS);
-    bool over = sup->eof || sup->removed;
-    release(&holder); /* first: whoever cleans up after a failure needs the folder */
-    assert_false(over);
-    sup_wait_eof(sup, 2000);
-    sup_expect_guard_exit(sup);
-    assert_true(sup->removed);
-    assert_int_equal(sup->survivors, 0);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)sup->supervisor);
+    assert_int_equal(mount("/dev/null", path, NULL, MS_BIND, NULL), 0);
+    expect_patience(sup, &holder);
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {SUP_TEST(test_blocked_removal_is_waited_for)};
+    const struct CMUnitTest tests[] = {
+        SUP_TEST(test_blocked_removal_is_waited_for),
+        SUP_TEST(test_hidden_one_is_waited_for),
+    };
     return SUP_MAIN(argc, argv, tests);
 }

@@ -93,7 +93,7 @@ bool cv_process_blocked(pid_t pid)
     char state;
     pid_t parent;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    return read_stat(AT_FDCWD, path, &state, &parent) && state == 'D';
+    return !read_stat(AT_FDCWD, path, &state, &parent) || state == 'D';
 }
 
 /* The same from /proc/<pid>/stat, for kernels built without CONFIG_PROC_CHILDREN. */

@@ -38,7 +38,10 @@ unsigned cv_children_kill_all(struct cv_children *children, int limit_ms, cv_bea
  */
 void cv_children_kill_group(struct cv_children *children, pid_t group);
 
-/* True while the process sleeps where no signal reaches it ("D" in proc(5)). */
+/*
+ * True while the process sleeps where no signal reaches it ("D" in proc(5)), and where that can't
+ * be told: `hidepid` hides one that is not dumpable from its own user.
+ */
 bool cv_process_blocked(pid_t pid);
 
 #endif
