@@ -26,7 +26,7 @@ foreach(source IN LISTS tests)
     set_tests_properties(${name} PROPERTIES
         ENVIRONMENT "CHAMVI_SUPERVISOR=${CHAMVI_SUPERVISOR}"
         SKIP_RETURN_CODE 77
-        TIMEOUT 180)
+        TIMEOUT 600)
 endforeach()
 
 # The oracle for names of refs.
@@ -41,7 +41,7 @@ function(chamvi_torture_test name source)
     set_target_properties(${name}_test PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
     add_test(NAME ${name} COMMAND ${name}_test)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 180)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 600)
 endfunction()
 
 pkg_search_module(LUA54_LIBRARY REQUIRED IMPORTED_TARGET lua5.4 lua-5.4 lua54)

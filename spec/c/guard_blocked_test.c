@@ -90,7 +90,7 @@ static void expect_patience(struct sup *sup, struct holder *holder)
     bool over = sup->eof || sup->removed;
     release(holder); /* first: whoever cleans up after a failure needs the folder */
     assert_false(over);
-    sup_wait_eof(sup, 2000);
+    sup_wait_eof(sup);
     sup_expect_guard_exit(sup);
     assert_true(sup->removed);
     assert_int_equal(sup->survivors, 0);

@@ -17,8 +17,8 @@ static void removal_ends_the_commands_under_way(void **state)
         ids[i] = drive_start_staying(drive, workspace);
     uint32_t id = drive_removal(drive, workspace);
     for (int i = 0; i < 10; i++)
-        drive_expect_cut(drive, ids[i], "disposed", 0);
-    drive_expect(drive, id, NULL, 5000);
+        drive_expect_cut_now(drive, ids[i], "disposed");
+    drive_expect(drive, id, NULL);
     assert_int_equal(drive_commands(drive), 0);
     assert_false(drive_folders_left(drive, 1));
     drive_end(drive);
@@ -33,7 +33,7 @@ static void second_removal_is_refused(void **state)
     uint32_t first = drive_removal(drive, workspace);
     assert_int_equal(cv_host_remove(&drive->host, workspace, &err), 0);
     assert_string_equal(err.code, "disposed");
-    drive_expect(drive, first, NULL, 5000);
+    drive_expect(drive, first, NULL);
     assert_int_equal(cv_host_remove(&drive->host, workspace, &err), 0);
     assert_string_equal(err.code, "disposed");
     drive_end(drive);
@@ -45,7 +45,7 @@ static void removal_cannot_be_aborted(void **state)
     struct drive *drive = drive_open(NULL);
     uint32_t id = drive_removal(drive, drive_ready(drive));
     cv_host_abort(&drive->host, id, "aborted", "by the test");
-    drive_expect(drive, id, NULL, 5000);
+    drive_expect(drive, id, NULL);
     assert_false(drive_folders_left(drive, 1));
     drive_end(drive);
 }
@@ -56,8 +56,8 @@ static void removal_of_a_workspace_that_is_not_ready_ends_its_launch(void **stat
     struct drive *drive = drive_open(NULL);
     uint32_t launch = drive_launch(drive);
     uint32_t id = drive_removal(drive, launch);
-    drive_expect(drive, launch, "disposed", 0);
-    drive_expect(drive, id, NULL, 5000);
+    drive_expect_now(drive, launch, "disposed");
+    drive_expect(drive, id, NULL);
     assert_false(drive_folders_left(drive, 1));
     drive_end(drive);
 }
@@ -68,11 +68,11 @@ static void only_the_names_of_the_workspace_are_removed(void **state)
     struct drive *drive = drive_open(NULL);
     uint32_t first = drive_ready(drive);
     uint32_t second = drive_ready(drive);
-    drive_expect(drive, drive_sh(drive, first, "mkdir -p a/b/c; echo >a/b/c/file"), NULL, 5000);
+    drive_expect(drive, drive_sh(drive, first, "mkdir -p a/b/c; echo >a/b/c/file"), NULL);
     drive_remove(drive, first, NULL);
     assert_false(drive_folders_left(drive, 1));
     assert_true(drive_folders_left(drive, 2));
-    drive_expect(drive, drive_sh(drive, second, "exit 0"), NULL, 5000);
+    drive_expect(drive, drive_sh(drive, second, "exit 0"), NULL);
     drive_remove(drive, second, NULL);
     drive_end(drive);
 }
@@ -87,7 +87,7 @@ static void aborted_launch_leaves_nothing(void **state)
         uint32_t launch = drive_launch(drive);
         sup_sleep(round % 5); /* the supervisor gets further, the host does not hear of it */
         cv_host_abort(&drive->host, launch, "aborted", "by the test");
-        drive_expect(drive, launch, "aborted", 0);
+        drive_expect_now(drive, launch, "aborted");
         drive_wait_lost(drive, launch);
         assert_false(drive_folders_left(drive, round));
     }
@@ -100,8 +100,8 @@ static void removal_waits_for_the_end_of_an_aborted_launch(void **state)
     struct drive *drive = drive_open(NULL);
     uint32_t launch = drive_launch(drive);
     cv_host_abort(&drive->host, launch, "aborted", "by the test");
-    drive_expect(drive, drive_removal(drive, launch), NULL, 5000);
-    drive_expect(drive, launch, "aborted", 0);
+    drive_expect(drive, drive_removal(drive, launch), NULL);
+    drive_expect_now(drive, launch, "aborted");
     assert_false(drive_folders_left(drive, 1));
     drive_end(drive);
 }
@@ -116,22 +116,27 @@ static void close_without_removal_removes_soon_after(void **state)
         drive_start_staying(drive, drive_ready(drive));
     int64_t start = cv_clock_ms();
     cv_host_close(&drive->host);
-    assert_true(cv_clock_ms() - start < sup_bound(500)); /* it waits for nothing */
+    assert_true(cv_clock_ms() - start < SUP_PATIENCE_MS); /* it waits for nothing */
     cv_host_close(&drive->host);
-    drive_close_and_reap(drive, 5000);
+    drive_close_and_reap(drive);
     for (unsigned launch = 1; launch <= 3; launch++)
         assert_false(drive_folders_left(drive, launch));
     drive_end(drive);
 }
 
-/* The removal stands behind more than a socket holds. */
-static void close_behind_much_that_was_sent(void **state)
+/* How long a close waits for a supervisor that takes nothing. */
+#define CLOSE_LIMIT_MS 1000
+
+/*
+ * The removal stands behind more than a socket holds. False when the supervisors, for want of a
+ * turn, have not taken it in the time that a close gives them.
+ */
+static bool close_takes_removals_along(void)
 {
     static char content[CV_FILE_MAX];
     char env[400 * 1024];
     struct cv_err err;
     uint32_t large;
-    (void)state;
     struct drive *drive = drive_open(NULL);
     uint32_t workspace = drive_ready(drive);
     memset(env, 'x', sizeof env);
@@ -145,9 +150,21 @@ static void close_behind_much_that_was_sent(void **state)
     assert_true(cv_host_launch(&drive->host, &hello, -1, &large, &err) != 0);
     for (int i = 0; i < 4; i++)
         drive_write(drive, workspace, "file", content, sizeof content);
-    drive_close_and_reap(drive, 5000);
-    assert_false(drive_folders_left(drive, 1) || drive_folders_left(drive, 2));
+    int64_t start = cv_clock_ms();
+    cv_host_close(&drive->host);
+    bool in_time = cv_clock_ms() - start < CLOSE_LIMIT_MS;
+    drive_close_and_reap(drive);
+    bool removed = !drive_folders_left(drive, 1) && !drive_folders_left(drive, 2);
+    assert_true(removed || !in_time);
     drive_end(drive);
+    return removed;
+}
+
+static void close_behind_much_that_was_sent(void **state)
+{
+    (void)state;
+    for (int round = 0; !close_takes_removals_along(); round++)
+        assert_true(round < 10);
 }
 
 static void close_in_every_state(void **state)
@@ -161,11 +178,11 @@ static void close_in_every_state(void **state)
     drive_removal(drive, being_removed);
     uint32_t lost = drive_ready(drive);
     kill(drive_guard(), SIGKILL);
-    for (int64_t until = cv_clock_ms() + sup_bound(5000); !cv_host_lost(&drive->host, lost);) {
+    for (int64_t until = cv_clock_ms() + SUP_PATIENCE_MS; !cv_host_lost(&drive->host, lost);) {
         assert_true(cv_clock_ms() < until);
         drive_step(drive, 10);
     }
-    drive_close_and_reap(drive, 5000);
+    drive_close_and_reap(drive);
     drive_wait_folders_gone(drive, 1);
     drive_wait_folders_gone(drive, 2);
     drive_wait_folders_gone(drive, 3);
@@ -178,7 +195,7 @@ static void closed_host_refuses(void **state)
     struct cv_err err;
     (void)state;
     struct drive *drive = drive_open(NULL);
-    drive_close_and_reap(drive, 0);
+    drive_close_and_reap(drive);
     assert_int_equal(cv_host_timer(&drive->host, 1, &err), 0);
     assert_string_equal(err.code, "closed");
     assert_int_equal(cv_host_remove(&drive->host, 1, &err), 0);
@@ -202,7 +219,7 @@ static void two_hosts_in_one_process(void **state)
     assert_int_equal(drive_commands(b), DRIVE_STAYS);
     drive_expect_exit(b, drive_sh(b, in_b, "echo on"), 0, "on\n", "");
     drive_remove(b, in_b, NULL);
-    drive_expect_cut(b, stays, "disposed", 0);
+    drive_expect_cut_now(b, stays, "disposed");
     drive_end(a);
     drive_end(b);
 }
@@ -223,7 +240,7 @@ static void expect_lost(struct drive *drive, uint32_t workspace)
     drive_remove(drive, workspace, "transport_lost");
     assert_true(drive_folders_left(drive, 1));
     uint32_t again = drive_launch_removal(drive, 1);
-    drive_expect(drive, again, NULL, 5000);
+    drive_expect(drive, again, NULL);
     drive_remove(drive, again, NULL);
     assert_false(drive_folders_left(drive, 1));
     drive_end(drive);
@@ -235,7 +252,7 @@ static void signal_the(pid_t (*which)(void), int number, const char *code)
     uint32_t workspace = drive_ready(drive);
     uint32_t id = drive_start_staying(drive, workspace);
     kill(which(), number);
-    drive_expect_cut(drive, id, code, 5000);
+    drive_expect_cut(drive, id, code);
     expect_lost(drive, workspace);
 }
 
@@ -276,7 +293,7 @@ static void supervisor_is_killed_during_the_removal(void **state)
     kill(supervisor, SIGKILL);
     drive_remove(drive, workspace, "transport_lost");
     uint32_t again = drive_launch_removal(drive, 1);
-    drive_expect(drive, again, NULL, 5000);
+    drive_expect(drive, again, NULL);
     drive_remove(drive, again, NULL);
     drive_end(drive);
 }
@@ -287,8 +304,7 @@ static void stopped_guard_is_woken_by_the_removal(void **state)
     struct drive *drive = drive_open(NULL);
     uint32_t workspace = drive_ready(drive);
     drive_start_staying(drive, workspace);
-    kill(drive_guard(), SIGSTOP);
-    sup_sleep(20);
+    sup_stop(drive_guard());
     drive_remove(drive, workspace, NULL);
     assert_false(drive_folders_left(drive, 1));
     drive_end(drive);
@@ -299,7 +315,7 @@ static void removal_of_what_is_not_there_succeeds(void **state)
     (void)state;
     struct drive *drive = drive_open(NULL);
     uint32_t workspace = drive_launch_removal(drive, 77);
-    drive_expect(drive, workspace, NULL, 5000);
+    drive_expect(drive, workspace, NULL);
     drive_remove(drive, workspace, NULL);
     drive_end(drive);
 }

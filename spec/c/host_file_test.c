@@ -45,12 +45,12 @@ static const char *text(unsigned seed, size_t length)
 static void write_now(struct drive *drive, uint32_t workspace, const char *path, const void *bytes,
                       size_t length)
 {
-    drive_expect(drive, drive_write(drive, workspace, path, bytes, length), NULL, MS);
+    drive_expect(drive, drive_write(drive, workspace, path, bytes, length), NULL);
 }
 
 static void expect_text(struct drive *drive, uint32_t id, unsigned seed, size_t length)
 {
-    const struct drive_op *op = drive_expect(drive, id, NULL, MS);
+    const struct drive_op *op = drive_expect(drive, id, NULL);
     assert_int_equal(cv_buf_length(&op->text[CV_STDOUT]), length + 1);
     assert_memory_equal(cv_buf_data(&op->text[CV_STDOUT]), text(seed, length), length);
 }
@@ -82,14 +82,14 @@ static void test_failures(void **state)
     (void)state;
     struct drive *drive = drive_open(NULL);
     uint32_t workspace = drive_ready(drive);
-    drive_expect(drive, drive_read(drive, workspace, "none"), "file_not_found", MS);
-    drive_expect(drive, drive_read(drive, workspace, ""), "not_a_file", MS);
-    drive_expect(drive, drive_write(drive, workspace, "", "x", 1), "not_a_file", MS);
-    drive_expect(drive, drive_read(drive, workspace, "../f"), "outside_workspace", MS);
+    drive_expect(drive, drive_read(drive, workspace, "none"), "file_not_found");
+    drive_expect(drive, drive_read(drive, workspace, ""), "not_a_file");
+    drive_expect(drive, drive_write(drive, workspace, "", "x", 1), "not_a_file");
+    drive_expect(drive, drive_read(drive, workspace, "../f"), "outside_workspace");
     write_now(drive, workspace, "bad", "text \xe2\x82", 7);
-    drive_expect(drive, drive_read(drive, workspace, "bad"), "not_utf8", MS);
+    drive_expect(drive, drive_read(drive, workspace, "bad"), "not_utf8");
     write_now(drive, workspace, "good", "text \xe2\x82\xac", 8);
-    drive_expect(drive, drive_read(drive, workspace, "good"), NULL, MS);
+    drive_expect(drive, drive_read(drive, workspace, "good"), NULL);
     expect_no_requests(drive, workspace);
     drive_remove(drive, workspace, NULL);
     drive_end(drive);
@@ -123,7 +123,7 @@ static void test_refusals(void **state)
     expect_refused(drive, workspace, "f", CV_FILE_MAX + 1, "file_too_large");
     expect_refused(drive, workspace + 1, "f", 0, "gone");
     path[CV_FILE_PATH_MAX] = '\0';
-    drive_expect(drive, drive_read(drive, workspace, path), "invalid_path", MS);
+    drive_expect(drive, drive_read(drive, workspace, path), "invalid_path");
     drive_remove(drive, workspace, NULL);
     expect_refused(drive, workspace, "f", 0, "gone");
     drive_end(drive);
@@ -153,7 +153,7 @@ static void test_many_at_once(void **state)
     }
     uint32_t command = drive_sh(drive, workspace, "echo done");
     for (unsigned i = 0; i < MANY; i++)
-        drive_expect(drive, writes[i], NULL, MS);
+        drive_expect(drive, writes[i], NULL);
     drive_expect_exit(drive, command, 0, "done\n", "");
     for (unsigned i = 0; i < MANY; i++) {
         path_of(path, i % 20);
@@ -184,11 +184,11 @@ static void test_aborts(void **state)
         if (i % 4 != 1 || i >= 2 * CV_FILES_UNDER_WAY)
             cv_host_abort(&drive->host, ids[i], "aborted", "by the test");
         if (i % 4 == 2)
-            drive_expect(drive, ids[i], "aborted", 0); /* at once, and its answer comes later */
+            drive_expect_now(drive, ids[i], "aborted"); /* at once, and its answer comes later */
     }
     for (unsigned i = 0; i < 3 * CV_FILES_UNDER_WAY; i++) {
         if (i % 4 != 1 || i >= 2 * CV_FILES_UNDER_WAY)
-            drive_expect(drive, ids[i], "aborted", MS);
+            drive_expect(drive, ids[i], "aborted");
         else
             expect_text(drive, ids[i], 1, CV_FILE_MAX);
     }
@@ -213,7 +213,7 @@ static void expect_cut(struct drive *drive, const uint32_t ids[MANY], const char
 {
     unsigned cut = 0;
     for (unsigned i = 0; i < MANY; i++) {
-        const struct drive_op *op = drive_wait(drive, ids[i], MS);
+        const struct drive_op *op = drive_wait(drive, ids[i]);
         if (op->err.code == NULL)
             continue;
         assert_string_equal(op->err.code, code);
@@ -232,7 +232,7 @@ static void test_disposed_with_the_workspace(void **state)
     drive_step(drive, 10);
     uint32_t removal = drive_removal(drive, workspace);
     expect_cut(drive, ids, "disposed");
-    drive_expect(drive, removal, NULL, MS);
+    drive_expect(drive, removal, NULL);
     drive_end(drive);
 }
 
@@ -259,7 +259,7 @@ static void test_closed_with_the_host(void **state)
     uint32_t workspace = drive_ready(drive);
     start_many(drive, workspace, ids);
     drive_step(drive, 10);
-    drive_close_and_reap(drive, 5000);
+    drive_close_and_reap(drive);
 }
 
 int main(int argc, char **argv)

@@ -72,13 +72,13 @@ static void fork_without_exec_does_not_disturb_the_parent(void **state)
     assert_int_equal(cv_reactor_step(&drive->host.reactor, 0, &err), 0);
     scratch_apart(use_in_a_child, &inherited);
     scratch_apart(use_and_close_in_a_child, &inherited);
-    drive_expect(drive, waiting, NULL, 0);
-    drive_expect(drive, timer, NULL, 2000);
+    drive_expect_now(drive, waiting, NULL);
+    drive_expect(drive, timer, NULL);
     assert_int_equal(drive_commands(drive), DRIVE_STAYS);
     assert_false(drive_of(drive, running)->ended);
     drive_expect_exit(drive, drive_sh(drive, workspace, "echo on"), 0, "on\n", "");
     drive_remove(drive, workspace, NULL);
-    drive_expect_cut(drive, running, "disposed", 0);
+    drive_expect_cut_now(drive, running, "disposed");
     drive_end(drive);
 }
 
@@ -128,7 +128,7 @@ static void fork_that_holds_the_socket_holds_no_close_up(void **state)
     drive->open = false;
     drive_wait_folders_gone(drive, 1);
     let_go(holder, hold);
-    drive_close_and_reap(drive, 5000);
+    drive_close_and_reap(drive);
     drive_end(drive);
 }
 
@@ -154,19 +154,19 @@ static void launches_without_descriptors_fail_and_leave_nothing(void **state)
         uint32_t command = drive_exec(drive, before, &exec); /* needs none */
         files.rlim_cur = enough;
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
-        drive_expect(drive, command, NULL, 5000);
+        drive_expect(drive, command, NULL);
         if (id == 0) {
             assert_string_equal(err.code, "create_failed");
             assert_non_null(strstr(err.message, "Too many open files"));
         }
     }
-    drive_expect(drive, id, NULL, 5000);
+    drive_expect(drive, id, NULL);
     drive_remove(drive, id, NULL);
     /* A removal works without any that is free. */
     files.rlim_cur = 3;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
     uint32_t ended = drive_removal(drive, before);
-    struct drive_op *op = drive_wait(drive, ended, 5000);
+    struct drive_op *op = drive_wait(drive, ended);
     files.rlim_cur = enough;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
     assert_null(op->err.code);
@@ -179,7 +179,7 @@ static void whole_life(struct drive *drive)
     uint32_t stays = drive_start_staying(drive, workspace);
     drive_expect_exit(drive, drive_sh(drive, workspace, "echo on; exit 7"), 7, "on\n", "");
     drive_remove(drive, workspace, NULL);
-    drive_expect_cut(drive, stays, "disposed", 0);
+    drive_expect_cut_now(drive, stays, "disposed");
 }
 
 static void host_that_ignores_the_child_signal(void **state)

@@ -27,7 +27,7 @@ static void timers_end_in_order_and_never_early(void **state)
     uint32_t later = timer(drive, 40);
     uint32_t sooner = timer(drive, 10);
     uint32_t now = timer(drive, 0);
-    drive_expect(drive, later, NULL, 2000);
+    drive_expect(drive, later, NULL);
     assert_true(drive_of(drive, now)->ended);
     assert_true(drive_of(drive, sooner)->end_ms - start >= 10);
     assert_true(drive_of(drive, later)->end_ms - start >= 40);
@@ -41,7 +41,7 @@ static void aborted_timer_ends_at_once_and_only_once(void **state)
     uint32_t id = timer(drive, 20);
     cv_host_abort(&drive->host, id, "aborted", "by the test");
     cv_host_abort(&drive->host, id, "closed", "again");
-    struct drive_op *op = drive_expect(drive, id, "aborted", 10);
+    struct drive_op *op = drive_expect_now(drive, id, "aborted");
     assert_string_equal(op->err.message, "by the test");
     drive_for(drive, 40);
     cv_host_abort(&drive->host, id, "aborted", "after its end");
@@ -75,10 +75,10 @@ static void launch_over_an_existing_folder_fails(void **state)
     uint32_t first = drive_ready(drive);
     drive->launches = 0; /* the same names once more */
     uint32_t second = drive_launch(drive);
-    struct drive_op *op = drive_expect(drive, second, "create_failed", 5000);
+    struct drive_op *op = drive_expect(drive, second, "create_failed");
     assert_non_null(strstr(op->err.message, "File exists"));
     assert_true(cv_host_lost(&drive->host, second));
-    drive_expect(drive, drive_sh(drive, first, "exit 0"), NULL, 5000);
+    drive_expect(drive, drive_sh(drive, first, "exit 0"), NULL);
     drive_remove(drive, first, NULL);
     drive_end(drive);
 }
@@ -130,7 +130,7 @@ static void commands_need_a_ready_workspace(void **state)
     uint32_t workspace = drive_launch(drive);
     assert_int_equal(cv_host_exec(&drive->host, workspace, &request, &err), 0);
     assert_string_equal(err.code, "gone");
-    drive_expect(drive, workspace, NULL, 5000);
+    drive_expect(drive, workspace, NULL);
     drive_remove(drive, workspace, NULL);
     assert_int_equal(cv_host_exec(&drive->host, workspace, &request, &err), 0);
     assert_string_equal(err.code, "gone");
@@ -155,14 +155,14 @@ static void commands_end_in_every_way(void **state)
     uint32_t unknown =
         drive_exec(drive, workspace, &(struct drive_exec){.argv = SUP_LIST("no-such-program")});
     drive_expect_exit(drive, said, 3, "out\n", "err\n");
-    struct drive_op *op = drive_expect(drive, killed, NULL, 5000);
+    struct drive_op *op = drive_expect(drive, killed, NULL);
     assert_int_equal(op->end.how, CV_ENDED_SIGNALED);
     assert_int_equal(op->end.value, 9);
-    op = drive_expect(drive, timed_out, NULL, 5000);
+    op = drive_expect(drive, timed_out, NULL);
     assert_true((op->end.flags & CV_ENDED_TIMED_OUT) != 0);
-    drive_expect(drive, nowhere, "cwd_not_found", 5000);
-    drive_expect(drive, outside, "outside_workspace", 5000);
-    op = drive_expect(drive, unknown, NULL, 5000);
+    drive_expect(drive, nowhere, "cwd_not_found");
+    drive_expect(drive, outside, "outside_workspace");
+    op = drive_expect(drive, unknown, NULL);
     assert_int_equal(op->end.value, 127);
     drive_remove(drive, workspace, NULL);
     drive_end(drive);
@@ -176,7 +176,7 @@ static void output_past_the_cap_is_cut_and_counted(void **state)
     uint32_t id = drive_exec(
         drive, workspace,
         &(struct drive_exec){.argv = SUP_LIST("sh", "-c", "yes | head -c 1000000"), .cap = 101});
-    struct drive_op *op = drive_expect(drive, id, NULL, 10000);
+    struct drive_op *op = drive_expect(drive, id, NULL);
     assert_int_equal(op->end.stdout_bytes, 1000000);
     assert_int_equal(strlen((const char *)cv_buf_data(&op->text[CV_STDOUT])), 101);
     assert_true(op->truncated[CV_STDOUT]);
@@ -218,7 +218,7 @@ static void many_commands_at_once(void **state)
     for (int i = 0; i < WORKSPACES; i++)
         workspaces[i] = drive_launch(drive);
     for (int i = 0; i < WORKSPACES; i++)
-        drive_expect(drive, workspaces[i], NULL, 5000);
+        drive_expect(drive, workspaces[i], NULL);
     for (int i = 0; i < WORKSPACES * EACH; i++) {
         char script[96];
         snprintf(script, sizeof script, "echo %d; echo err%d >&2; sleep 0.%d; exit %d", i, i, i % 4,
@@ -247,14 +247,14 @@ static void aborted_command_ends_at_once_with_what_it_printed(void **state)
         drive, workspace,
         &(struct drive_exec){.argv = SUP_LIST("sh", "-c", "echo began; sleep 1000 & sleep 1000"),
                              .stream_all = true});
-    for (int64_t until = cv_clock_ms() + sup_bound(3000); drive_of(drive, id)->chunks == 0;) {
+    for (int64_t until = cv_clock_ms() + SUP_PATIENCE_MS; drive_of(drive, id)->chunks == 0;) {
         assert_true(cv_clock_ms() < until);
         drive_step(drive, 100);
     }
     cv_host_abort(&drive->host, id, "aborted", "by the test");
-    struct drive_op *op = drive_expect(drive, id, "aborted", 100);
+    struct drive_op *op = drive_expect_now(drive, id, "aborted");
     assert_string_equal((const char *)cv_buf_data(&op->text[CV_STDOUT]), "began\n");
-    drive_wait_commands(drive, 0, 2000);
+    drive_wait_commands(drive, 0);
     /* Its last frame has come under an id that is over. */
     drive_expect_exit(drive, drive_sh(drive, workspace, "echo on"), 0, "on\n", "");
     drive_remove(drive, workspace, NULL);
@@ -271,7 +271,7 @@ static void abort_may_cross_the_end(void **state)
         for (int i = 0; i < round % 10; i++)
             drive_step(drive, 1);
         cv_host_abort(&drive->host, id, "aborted", "by the test");
-        struct drive_op *op = drive_wait(drive, id, 100);
+        struct drive_op *op = drive_wait_now(drive, id);
         assert_true(op->err.code == NULL || strcmp(op->err.code, "aborted") == 0);
     }
     drive_expect_exit(drive, drive_sh(drive, workspace, "echo on"), 0, "on\n", "");

@@ -191,9 +191,9 @@ static void misbehave(void **state)
         read_some(drive, workspace);
     uint32_t writing = drive_write(drive, workspace, "f", "text", 4);
     uint32_t command = drive_sh(drive, workspace, "exit 0");
-    drive_expect(drive, reading, fake->first, FAKE_SOON_MS);
-    drive_expect(drive, writing, fake->second, FAKE_SOON_MS);
-    drive_expect(drive, command, fake->removal, FAKE_SOON_MS);
+    drive_expect(drive, reading, fake->first);
+    drive_expect(drive, writing, fake->second);
+    drive_expect(drive, command, fake->removal);
     drive_remove(drive, workspace, fake->removal);
     drive_end(drive);
 }
@@ -205,10 +205,10 @@ static void an_aborted_read_keeps_nothing(void **state)
     uint32_t workspace = fake_ready(drive);
     uint32_t reading = read_some(drive, workspace);
     cv_host_abort(&drive->host, reading, "aborted", "by the test");
-    drive_expect(drive, reading, "aborted", 0);
+    drive_expect_now(drive, reading, "aborted");
     uint32_t writing = drive_write(drive, workspace, "f", "text", 4);
     drive_expect_exit(drive, drive_sh(drive, workspace, "exit 0"), 0, "", "");
-    drive_expect(drive, writing, NULL, FAKE_SOON_MS);
+    drive_expect(drive, writing, NULL);
     drive_remove(drive, workspace, NULL);
     drive_end(drive);
 }

@@ -36,7 +36,7 @@ static bool answers(int fd)
     struct pollfd watched = {.fd = fd, .events = POLLIN};
     cv_frame_header(header, CV_FRAME_CLOSE, 0, 0, 0);
     return write(fd, header, sizeof header) == (ssize_t)sizeof header &&
-           poll(&watched, 1, (int)sup_bound(5000)) == 1 &&
+           poll(&watched, 1, SUP_PATIENCE_MS) == 1 &&
            read(fd, header, sizeof header) == (ssize_t)sizeof header && header[4] == CV_FRAME_ERROR;
 }
 

@@ -30,16 +30,16 @@ static void expect_folder(struct sup *sup, const char *name)
     assert_int_equal(stat_of.st_uid, geteuid());
 }
 
-static void remove_and_wait(struct sup *sup, int64_t ms)
+static void remove_and_wait(struct sup *sup)
 {
     sup_send(sup, CV_FRAME_REMOVE, SUP_REMOVE_ID, NULL, 0);
-    sup_wait_eof(sup, ms);
+    sup_wait_eof(sup);
     sup_expect_guard_exit(sup);
 }
 
-static void expect_removed(struct sup *sup, int64_t ms)
+static void expect_removed(struct sup *sup)
 {
-    remove_and_wait(sup, ms);
+    remove_and_wait(sup);
     if (sup->failed)
         sup_fail("remove failed: failure %u, errno %u", sup->failure, sup->errnum);
     assert_true(sup->removed);
@@ -50,7 +50,7 @@ static void expect_removed(struct sup *sup, int64_t ms)
 static void expect_refused(struct sup *sup, const struct sup_options *options, int errnum)
 {
     sup_hello(sup, options);
-    sup_wait_eof(sup, 2000);
+    sup_wait_eof(sup);
     sup_expect_guard_exit(sup);
     assert_false(sup->ready);
     assert_true(sup->failed);
@@ -83,7 +83,7 @@ static void test_create(void **state)
         expect_folder(sup, "tmp");
         expect_folder(sup, "state");
         uint32_t id = sup_argv(sup, SUP_LIST("/bin/pwd", "-P"));
-        sup_expect_exit(sup, id, 0, 2000);
+        sup_expect_exit(sup, id, 0);
         char expected[256];
         snprintf(expected, sizeof expected, "%s/root\n", sup->base);
         assert_string_equal(sup_out(sup, id), expected);
@@ -101,7 +101,7 @@ static void test_create_makes_the_base(void **state)
     sup_wait_ready(sup);
     expect_folder(sup, "root");
     sup_expect_serving(sup);
-    expect_removed(sup, 2000);
+    expect_removed(sup);
 }
 
 static void test_create_refuses_what_exists(void **state)
@@ -159,11 +159,10 @@ static void test_remove_kills_and_deletes(void **state)
              " d=deep; for i in $(seq 200); do mkdir $d && cd $d || exit 1; done; cd / ;"
              " exit 0",
              sup->temp, sup->temp);
-    sup_expect_exit(sup, sup_sh(sup, script), 0, 5000);
-    sup_expect_exit(sup, sup_sh(sup, "mkdir locked && touch locked/in && chmod 000 locked a/b"), 0,
-                    2000);
+    sup_expect_exit(sup, sup_sh(sup, script), 0);
+    sup_expect_exit(sup, sup_sh(sup, "mkdir locked && touch locked/in && chmod 000 locked a/b"), 0);
     sup_populate(sup);
-    expect_removed(sup, 3000);
+    expect_removed(sup);
     assert_false(exists(sup, "root") || exists(sup, "tmp") || exists(sup, "state"));
     assert_true(exists(sup, "foreign"));
     assert_int_equal(access(sup_path(sup->temp, "outside/precious"), F_OK), 0);
@@ -177,7 +176,7 @@ static void test_remove_ends_a_storm_first(void **state)
     for (int i = 0; i < 4; i++)
         sup_act(sup, SUP_LIST("litter", "@"));
     sup_pump_for(sup, 500);
-    expect_removed(sup, 15000);
+    expect_removed(sup);
     assert_false(exists(sup, "root"));
 }
 
@@ -186,8 +185,8 @@ static void test_remove_with_missing_names(void **state)
 {
     (void)state;
     struct sup *sup = sup_start(&create);
-    sup_expect_exit(sup, sup_sh(sup, "rmdir ../tmp && echo x >../tmp && rm -r \"$PWD\""), 0, 2000);
-    expect_removed(sup, 2000);
+    sup_expect_exit(sup, sup_sh(sup, "rmdir ../tmp && echo x >../tmp && rm -r \"$PWD\""), 0);
+    expect_removed(sup);
     assert_false(exists(sup, "root") || exists(sup, "tmp") || exists(sup, "state"));
 }
 
@@ -199,8 +198,8 @@ static void test_remove_of_a_link_spares_its_target(void **state)
     sup_write_file(sup_path(sup->temp, "outside"), "precious", "x", 1, 0644);
     char script[256];
     snprintf(script, sizeof script, "rm -r ../tmp && ln -s '%s/outside' ../tmp", sup->temp);
-    sup_expect_exit(sup, sup_sh(sup, script), 0, 2000);
-    expect_removed(sup, 2000);
+    sup_expect_exit(sup, sup_sh(sup, script), 0);
+    expect_removed(sup);
     assert_false(exists(sup, "tmp"));
     assert_int_equal(access(sup_path(sup->temp, "outside/precious"), F_OK), 0);
 }
@@ -211,7 +210,7 @@ static void test_remove_without_names_deletes_nothing(void **state)
     struct sup *sup = sup_start(NULL);
     sup_write_file(sup->base, "file", "x", 1, 0644);
     sup_populate(sup);
-    expect_removed(sup, 2000);
+    expect_removed(sup);
     assert_true(exists(sup, "file"));
 }
 
@@ -226,17 +225,17 @@ static void test_remove_only(void **state)
     sup_write_file(sup->base, "state", "x", 1, 0644);
     sup_hello(sup, &options);
     sup_wait_ready(sup);
-    expect_removed(sup, 2000);
+    expect_removed(sup);
     assert_false(exists(sup, "root") || exists(sup, "state"));
 
     sup = sup_start(&options); /* neither of the names is there */
-    expect_removed(sup, 2000);
+    expect_removed(sup);
 
     sup = sup_spawn(NULL); /* nor is the base */
     assert_int_equal(rmdir(sup->base), 0);
     sup_hello(sup, &options);
     sup_wait_ready(sup);
-    expect_removed(sup, 2000);
+    expect_removed(sup);
     assert_false(exists(sup, "."));
 }
 
@@ -251,7 +250,7 @@ static void test_remove_that_fails(void **state)
         skip();
     sup_write_file(mount_point, "precious", "x", 1, 0644);
     sup_populate(sup);
-    remove_and_wait(sup, 3000);
+    remove_and_wait(sup);
     bool kept = access(sup_path(mount_point, "precious"), F_OK) == 0;
     umount2(mount_point, MNT_DETACH);
     assert_true(kept);
@@ -266,8 +265,8 @@ static void test_remove_by_a_host_that_does_not_wait(void **state)
 {
     (void)state;
     struct sup *sup = sup_start(&create);
-    sup_expect_exit(sup, sup_sh(sup, "mkdir -p a/b; for i in $(seq 300); do echo >a/b/$i; done"), 0,
-                    3000);
+    sup_expect_exit(sup, sup_sh(sup, "mkdir -p a/b; for i in $(seq 300); do echo >a/b/$i; done"),
+                    0);
     sup_populate(sup);
     sup_send(sup, CV_FRAME_REMOVE, SUP_REMOVE_ID, NULL, 0);
     sup_pump(sup, 0);
@@ -275,7 +274,7 @@ static void test_remove_by_a_host_that_does_not_wait(void **state)
     close(sup->fd);
     sup->fd = -1;
     sup->eof = true;
-    sup_wait_dead(sup, 3000);
+    sup_wait_dead(sup);
     sup_expect_guard_exit(sup);
     assert_false(exists(sup, "root") || exists(sup, "tmp") || exists(sup, "state"));
 }
@@ -309,7 +308,7 @@ static struct sup *run_orphan(struct sup_options options, const char *record, bo
     sup_hello(sup, &options);
     if (remove)
         sup_send(sup, CV_FRAME_REMOVE, SUP_REMOVE_ID, NULL, 0);
-    sup_wait_eof(sup, 2000);
+    sup_wait_eof(sup);
     sup_expect_guard_exit(sup);
     assert_false(sup->ready);
     assert_int_equal(sup->removed, remove);

@@ -48,7 +48,7 @@ static void bad_state(struct sup *sup)
 static const char *output_of(struct sup *sup, const char *const *argv)
 {
     uint32_t id = sup_argv(sup, argv);
-    sup_expect_exit(sup, id, 0, 3000);
+    sup_expect_exit(sup, id, 0);
     return sup_out(sup, id);
 }
 
@@ -81,7 +81,7 @@ static void expect_clean_state(struct sup *sup)
     assert_int_equal(strncmp(out, "pipe:", 5), 0); /* a socket can't be opened by its name */
 
     uint32_t id = sup_argv(sup, SUP_LIST("cat", "/proc/self/stat"));
-    sup_expect_exit(sup, id, 0, 3000);
+    sup_expect_exit(sup, id, 0);
     int pid, parent, group, session, tty;
     assert_int_equal(
         sscanf(sup_out(sup, id), "%d (cat) R %d %d %d %d", &pid, &parent, &group, &session, &tty),
@@ -110,12 +110,12 @@ static void test_from_a_bad_host(void **state)
     uint32_t id = sup_exec(sup, &(struct sup_exec){.argv = SUP_LIST("sh", "-c", "cat; echo e >&2"),
                                                    .flags = CV_START_STDIN});
     sup_stdin(sup, id, "input", 5, true);
-    sup_expect_exit(sup, id, 0, 3000);
+    sup_expect_exit(sup, id, 0);
     assert_string_equal(sup_out(sup, id), "input");
     assert_string_equal(sup_err(sup, id), "e\n");
 
     id = sup_sh(sup, "yes | head -n 1 >/dev/null; kill -TERM $$; sleep 5");
-    struct sup_run *run = sup_wait(sup, id, 3000);
+    struct sup_run *run = sup_wait(sup, id);
     assert_int_equal(run->end.how, CV_ENDED_SIGNALED);
     assert_int_equal(run->end.value, SIGTERM);
     assert_string_equal(sup_err(sup, id), "");
@@ -138,7 +138,7 @@ static void test_soft_limit_of_descriptors_is_the_hosts(void **state)
     for (int i = 0; i < 150; i++)
         ids[i] = sup_sh(sup, "sleep 1; echo done");
     for (int i = 0; i < 150; i++)
-        sup_expect_exit(sup, ids[i], 0, 10000);
+        sup_expect_exit(sup, ids[i], 0);
     sup_end(sup);
 }
 
@@ -170,7 +170,7 @@ static void expect_no_terminal(void)
 {
     struct sup *sup = sup_start(NULL);
     uint32_t id = sup_sh(sup, "exec 2>/dev/null; true </dev/tty && exit 3; exit 4");
-    struct sup_run *run = sup_wait(sup, id, 3000);
+    struct sup_run *run = sup_wait(sup, id);
     if (run->end.value == 3)
         sup_fail("the command has a controlling terminal");
     expect_clean_state(sup);
@@ -217,7 +217,7 @@ static void test_starting_thread_may_end(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_non_null(sup);
     uint32_t id = sup_sh(sup, "sleep 0.5; exit 5");
-    sup_expect_exit(sup, id, 5, 3000);
+    sup_expect_exit(sup, id, 5);
     sup_end(sup);
 }
 
@@ -272,7 +272,7 @@ static void test_supervisor_is_closed_to_its_commands(void **state)
     };
     for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
         uint32_t id = sup_sh(sup, attacks[i]);
-        if (sup_wait(sup, id, 3000)->end.value != 4)
+        if (sup_wait(sup, id)->end.value != 4)
             sup_fail("attack %zu: exit code %u, %s", i, sup_of(sup, id)->end.value,
                      sup_out(sup, id));
     }
@@ -309,14 +309,14 @@ static void test_wrong_descriptors_end_it(void **state)
         wrong.closed = i >= 2;
         struct sup *sup = sup_spawn(&(struct sup_options){.prepare = spoil_fd});
         sup_hello(sup, NULL);
-        int64_t until = cv_clock_ms() + sup_bound(2000);
+        int64_t until = cv_clock_ms() + SUP_PATIENCE_MS;
         while (waitpid(sup->guard, &sup->guard_status, WNOHANG) == 0) {
             if (cv_clock_ms() > until)
                 sup_fail("it goes on with a wrong descriptor %d", wrong.fd);
             sup_sleep(5);
         }
         sup->guard_reaped = true;
-        sup_wait_eof(sup, 1000);
+        sup_wait_eof(sup);
         assert_false(sup->ready);
     }
     close(wrong.pipe[0]);

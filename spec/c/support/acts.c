@@ -15,7 +15,8 @@
 
 #include "base/clock.h"
 
-#define LIFETIME_MS 30000
+/* Longer than any test waits for the end of an act. */
+#define LIFETIME_MS 120000
 /* A chain slows down then: where nobody reaps, its zombies would use up all process ids. */
 #define FULL_SPEED_FORKS 12000
 
@@ -92,24 +93,32 @@ static void daemonize(struct heartbeat *heartbeat)
         return;
     }
     setsid();
-    if (fork_counted(heartbeat) != 0)
-        _exit(0);
     for (int fd = 0; fd < 3; fd++)
         close(fd);
+    if (fork_counted(heartbeat) != 0)
+        _exit(0);
     beat_for_ever(heartbeat);
 }
 
 /* A child that beats in the group `group` (0: one of its own) and holds none of our streams. */
 static pid_t fork_into(struct heartbeat *heartbeat, pid_t group)
 {
+    int held[2];
+    char byte;
+    if (pipe(held) != 0)
+        return -1;
     pid_t pid = fork_counted(heartbeat);
     if (pid == 0) {
         for (int fd = 0; fd < 3; fd++)
             close(fd);
+        close(held[1]); /* only now does the parent go on */
         beat_for_ever(heartbeat);
     }
     if (pid > 0)
         setpgid(pid, group);
+    close(held[1]);
+    (void)!read(held[0], &byte, 1);
+    close(held[0]);
     return pid;
 }
 

@@ -56,10 +56,10 @@ int drive_commands(const struct drive *drive)
     return proc_tagged(drive->tag, pids, PIDS_MAX);
 }
 
-void drive_wait_commands(struct drive *drive, int count, int64_t ms)
+void drive_wait_commands(struct drive *drive, int count)
 {
     int now;
-    for (int64_t until = cv_clock_ms() + sup_bound(ms); (now = drive_commands(drive)) != count;) {
+    for (int64_t until = cv_clock_ms() + SUP_PATIENCE_MS; (now = drive_commands(drive)) != count;) {
         if (cv_clock_ms() > until)
             sup_fail("%d commands live, not %d", now, count);
         drive_for(drive, 10);
@@ -133,8 +133,12 @@ static void free_drive(struct drive *drive)
 void drive_end(struct drive *drive)
 {
     pid_t child;
-    if (proc_children(getpid(), &child, 1) > 0)
-        sup_fail("process %d is left as a child", (int)child);
+    /* One that nobody reaps is still there for a moment when its end is seen. */
+    for (int64_t until = cv_clock_ms() + SUP_PATIENCE_MS; proc_children(getpid(), &child, 1) > 0;) {
+        if (cv_clock_ms() > until)
+            sup_fail("process %d is left as a child", (int)child);
+        sup_sleep(1);
+    }
     if (drive_commands(drive) > 0)
         sup_fail("%d commands are left", drive_commands(drive));
     free_drive(drive);
@@ -147,13 +151,13 @@ void drive_end(struct drive *drive)
         sup_fail("%d descriptors are open, there were %d before", now, descriptors_before);
 }
 
-void drive_close_and_reap(struct drive *drive, int64_t ms)
+void drive_close_and_reap(struct drive *drive)
 {
     cv_host_close(&drive->host);
     drive->open = false;
-    for (int64_t until = cv_clock_ms() + sup_bound(ms); waitpid(-1, NULL, WNOHANG) >= 0;) {
+    for (int64_t until = cv_clock_ms() + SUP_PATIENCE_MS; waitpid(-1, NULL, WNOHANG) >= 0;) {
         if (cv_clock_ms() > until)
-            sup_fail("a guard lives %d ms after the close", (int)ms);
+            sup_fail("a guard lives long after the close");
         sup_sleep(1);
     }
 }
@@ -170,7 +174,7 @@ static void reap_left(void)
 {
     static pid_t pids[PIDS_MAX];
     for (int round = 0; waitpid(-1, NULL, WNOHANG) >= 0; round++) {
-        int count = round < 500 ? 0 : proc_children(getpid(), pids, PIDS_MAX);
+        int count = round < 1000 ? 0 : proc_children(getpid(), pids, PIDS_MAX);
         for (int i = 0; i < count && i < PIDS_MAX; i++)
             kill(pids[i], SIGKILL);
         sup_sleep(10);
@@ -278,21 +282,20 @@ void drive_for(struct drive *drive, int64_t ms)
         drive_step(drive, until - now);
 }
 
-struct drive_op *drive_wait(struct drive *drive, uint32_t id, int64_t ms)
+static struct drive_op *wait_for(struct drive *drive, uint32_t id, int64_t ms)
 {
     struct drive_op *op = drive_of(drive, id);
-    for (int64_t until = cv_clock_ms() + sup_bound(ms); !op->ended;) {
+    for (int64_t until = cv_clock_ms() + ms; !op->ended;) {
         int64_t left = until - cv_clock_ms();
         drive_step(drive, left < 0 ? 0 : left);
-        if (!op->ended && left < 0)
+        if (!op->ended && left <= 0)
             sup_fail("id %u has not ended after %d ms", id, (int)ms);
     }
     return op;
 }
 
-struct drive_op *drive_expect(struct drive *drive, uint32_t id, const char *code, int64_t ms)
+static struct drive_op *expect(struct drive_op *op, uint32_t id, const char *code)
 {
-    struct drive_op *op = drive_wait(drive, id, ms);
     const char *got = op->err.code;
     bool same = got == NULL || code == NULL ? got == code : strcmp(got, code) == 0;
     if (!same)
@@ -303,10 +306,31 @@ struct drive_op *drive_expect(struct drive *drive, uint32_t id, const char *code
     return op;
 }
 
+struct drive_op *drive_wait(struct drive *drive, uint32_t id)
+{
+    return wait_for(drive, id, SUP_PATIENCE_MS);
+}
+
+struct drive_op *drive_wait_now(struct drive *drive, uint32_t id)
+{
+    return wait_for(drive, id, 0);
+}
+
+struct drive_op *drive_expect(struct drive *drive, uint32_t id, const char *code)
+{
+    bool lost = code != NULL && strcmp(code, "transport_lost") == 0;
+    return expect(wait_for(drive, id, lost ? DRIVE_SEEN_MS : SUP_PATIENCE_MS), id, code);
+}
+
+struct drive_op *drive_expect_now(struct drive *drive, uint32_t id, const char *code)
+{
+    return expect(wait_for(drive, id, 0), id, code);
+}
+
 void drive_expect_exit(struct drive *drive, uint32_t id, uint32_t code, const char *out,
                        const char *err)
 {
-    struct drive_op *op = drive_expect(drive, id, NULL, 10000);
+    struct drive_op *op = drive_expect(drive, id, NULL);
     assert_int_equal(op->end.how, CV_ENDED_EXITED);
     assert_int_equal(op->end.value, code);
     assert_string_equal((const char *)cv_buf_data(&op->text[CV_STDOUT]), out);
@@ -352,7 +376,7 @@ uint32_t drive_launch_removal(struct drive *drive, unsigned launch)
 uint32_t drive_ready(struct drive *drive)
 {
     uint32_t id = drive_launch(drive);
-    drive_expect(drive, id, NULL, 5000);
+    drive_expect(drive, id, NULL);
     return id;
 }
 
@@ -362,7 +386,7 @@ uint32_t drive_exec(struct drive *drive, uint32_t workspace, const struct drive_
     struct cv_err err;
     struct cv_exec_request request = {
         .cwd = exec->cwd == NULL ? "" : exec->cwd,
-        .timeout_ms = exec->timeout_ms == 0 ? 60000 : exec->timeout_ms,
+        .timeout_ms = exec->timeout_ms == 0 ? SUP_NO_LIMIT_MS : exec->timeout_ms,
         .cap = exec->cap == 0 ? DRIVE_CAP : exec->cap,
         .stdin_bytes = exec->stdin_bytes,
         .stdin_length = exec->stdin_length,
@@ -418,31 +442,59 @@ uint32_t drive_removal(struct drive *drive, uint32_t workspace)
 
 void drive_remove(struct drive *drive, uint32_t workspace, const char *code)
 {
-    drive_expect(drive, drive_removal(drive, workspace), code, 10000);
+    drive_expect(drive, drive_removal(drive, workspace), code);
 }
 
+#define STAYS_PRINTS "began\n"
+#define STAYS_COMPLAINS "went on\n"
 #define STAYS "echo began; setsid sleep 1000 & sleep 1000 & echo went on >&2; exec sleep 1000"
+
+/* All that STAYS prints has come. */
+static bool has_printed(struct drive *drive, uint32_t id)
+{
+    size_t lengths[2] = {0};
+    const char *text;
+    struct cv_idnode *node = cv_idmap_find(&drive->host.ops, id);
+    struct cv_op *op = node == NULL ? NULL : cv_list_entry(node, struct cv_op, by_id);
+    for (int i = CV_STDOUT; op != NULL && i <= CV_STDERR; i++)
+        assert_int_equal(cv_collector_text(&op->output[i], &text, &lengths[i]), 0);
+    return lengths[CV_STDOUT] == strlen(STAYS_PRINTS) &&
+           lengths[CV_STDERR] == strlen(STAYS_COMPLAINS);
+}
 
 uint32_t drive_start_staying(struct drive *drive, uint32_t workspace)
 {
-    int before = drive_commands(drive);
+    const int asleep = proc_running(drive->tag, "sleep") + DRIVE_STAYS;
     uint32_t id = drive_sh(drive, workspace, STAYS);
-    drive_wait_commands(drive, before + DRIVE_STAYS, 3000);
-    drive_for(drive, 50);
+    for (int64_t until = cv_clock_ms() + SUP_PATIENCE_MS;
+         proc_running(drive->tag, "sleep") != asleep || !has_printed(drive, id);) {
+        if (cv_clock_ms() > until)
+            sup_fail("the command that stays is late");
+        drive_for(drive, 5);
+    }
     return id;
 }
 
-void drive_expect_cut(struct drive *drive, uint32_t id, const char *code, int64_t ms)
+static void expect_stays_text(struct drive_op *op)
 {
-    struct drive_op *op = drive_expect(drive, id, code, ms);
-    assert_string_equal((const char *)cv_buf_data(&op->text[CV_STDOUT]), "began\n");
-    assert_string_equal((const char *)cv_buf_data(&op->text[CV_STDERR]), "went on\n");
+    assert_string_equal((const char *)cv_buf_data(&op->text[CV_STDOUT]), STAYS_PRINTS);
+    assert_string_equal((const char *)cv_buf_data(&op->text[CV_STDERR]), STAYS_COMPLAINS);
+}
+
+void drive_expect_cut(struct drive *drive, uint32_t id, const char *code)
+{
+    expect_stays_text(drive_expect(drive, id, code));
+}
+
+void drive_expect_cut_now(struct drive *drive, uint32_t id, const char *code)
+{
+    expect_stays_text(drive_expect_now(drive, id, code));
 }
 
 void drive_wait_lost(struct drive *drive, uint32_t workspace)
 {
     pid_t child = 0;
-    for (int64_t until = cv_clock_ms() + sup_bound(5000);
+    for (int64_t until = cv_clock_ms() + SUP_PATIENCE_MS;
          !cv_host_lost(&drive->host, workspace) || proc_children(getpid(), &child, 1) > 0;) {
         if (cv_clock_ms() > until)
             sup_fail("workspace %u is not lost, or process %d is left", workspace, (int)child);
@@ -452,7 +504,7 @@ void drive_wait_lost(struct drive *drive, uint32_t workspace)
 
 void drive_wait_folders_gone(struct drive *drive, unsigned launch)
 {
-    for (int64_t until = cv_clock_ms() + sup_bound(5000); drive_folders_left(drive, launch);) {
+    for (int64_t until = cv_clock_ms() + SUP_PATIENCE_MS; drive_folders_left(drive, launch);) {
         if (cv_clock_ms() > until)
             sup_fail("the folders of launch %u are still there", launch);
         if (drive->open)

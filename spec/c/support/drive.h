@@ -13,6 +13,8 @@
 /* Operations of one host have the ids below. */
 #define DRIVE_OPS_MAX 4096
 #define DRIVE_CAP (64 * 1024)
+/* What a host sees of itself comes sooner than what it only concludes from silence. */
+#define DRIVE_SEEN_MS 15000
 /* Folders of each workspace: its root and one more. */
 #define DRIVE_NAMES 2
 
@@ -45,7 +47,7 @@ struct drive_exec {
     const char *cwd; /* NULL: the root */
     const void *stdin_bytes;
     size_t stdin_length;
-    uint32_t timeout_ms; /* 0: 60 s */
+    uint32_t timeout_ms; /* 0: SUP_NO_LIMIT_MS */
     size_t cap;          /* 0: DRIVE_CAP */
     bool stream_all;
 };
@@ -57,12 +59,15 @@ void drive_step(struct drive *drive, int64_t ms);
 void drive_for(struct drive *drive, int64_t ms);
 /* The operation of an id; fails the test for 0 and for ids of no operation. */
 struct drive_op *drive_of(struct drive *drive, uint32_t id);
-/* Steps until the operation has ended; fails the test past `ms`. */
-struct drive_op *drive_wait(struct drive *drive, uint32_t id, int64_t ms);
+/* Steps until the operation has ended. */
+struct drive_op *drive_wait(struct drive *drive, uint32_t id);
 /* The same, and compares the code; NULL: success. */
-struct drive_op *drive_expect(struct drive *drive, uint32_t id, const char *code, int64_t ms);
+struct drive_op *drive_expect(struct drive *drive, uint32_t id, const char *code);
+/* The same of what ends without a word of the supervisor: one step and no wait. */
+struct drive_op *drive_wait_now(struct drive *drive, uint32_t id);
+struct drive_op *drive_expect_now(struct drive *drive, uint32_t id, const char *code);
 
-/* The command exited soon, with this code and this output. */
+/* The command exited, with this code and this output. */
 void drive_expect_exit(struct drive *drive, uint32_t id, uint32_t code, const char *out,
                        const char *err);
 
@@ -70,7 +75,7 @@ void drive_expect_exit(struct drive *drive, uint32_t id, uint32_t code, const ch
 uint32_t drive_launch(struct drive *drive);
 /* A launch that only removes what the launch number `launch` (from 1) of this drive has made. */
 uint32_t drive_launch_removal(struct drive *drive, unsigned launch);
-/* drive_launch, and it was ready soon. */
+/* drive_launch, and it is ready. */
 uint32_t drive_ready(struct drive *drive);
 uint32_t drive_exec(struct drive *drive, uint32_t workspace, const struct drive_exec *exec);
 uint32_t drive_sh(struct drive *drive, uint32_t workspace, const char *script);
@@ -83,11 +88,12 @@ uint32_t drive_removal(struct drive *drive, uint32_t workspace);
 /* Removes the workspace and waits for the end, which must have this code (NULL: success). */
 void drive_remove(struct drive *drive, uint32_t workspace, const char *code);
 
-/* A command of DRIVE_STAYS processes, one a daemon, that prints and then stays. */
+/* A command of DRIVE_STAYS processes, one a daemon, that has printed all it will, and stays. */
 #define DRIVE_STAYS 3
 uint32_t drive_start_staying(struct drive *drive, uint32_t workspace);
-/* That command ended with the code, within `ms`, and all that it had printed was kept. */
-void drive_expect_cut(struct drive *drive, uint32_t id, const char *code, int64_t ms);
+/* That command ends with the code, and all that it had printed was kept. */
+void drive_expect_cut(struct drive *drive, uint32_t id, const char *code);
+void drive_expect_cut_now(struct drive *drive, uint32_t id, const char *code);
 
 /* The path of a folder of a launch, by its number from 1 and the folder's from 0. */
 const char *drive_folder(const struct drive *drive, unsigned launch, unsigned folder);
@@ -95,7 +101,7 @@ const char *drive_folder(const struct drive *drive, unsigned launch, unsigned fo
 bool drive_folders_left(const struct drive *drive, unsigned launch);
 /* The live commands. */
 int drive_commands(const struct drive *drive);
-void drive_wait_commands(struct drive *drive, int count, int64_t ms);
+void drive_wait_commands(struct drive *drive, int count);
 /* Steps until none of the launch's folders is there. */
 void drive_wait_folders_gone(struct drive *drive, unsigned launch);
 /* Steps until the workspace is lost and this process has no child left, not even a dead one. */
@@ -109,8 +115,8 @@ pid_t drive_supervisor(void);
  * after the close no descriptor and no command.
  */
 void drive_end(struct drive *drive);
-/* Closes; what is left then ends within `ms`, and its guards are reaped here. */
-void drive_close_and_reap(struct drive *drive, int64_t ms);
+/* Closes; what is left then ends, and its guards are reaped here. */
+void drive_close_and_reap(struct drive *drive);
 
 /* Setup and teardown of every test: counts descriptors, and cleans up behind a failed one. */
 int drive_setup(void **state);

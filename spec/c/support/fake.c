@@ -41,7 +41,7 @@ int fake_clean(void **state)
 uint32_t fake_ready(struct drive *drive)
 {
     uint32_t workspace = drive_launch(drive);
-    drive_expect(drive, workspace, NULL, FAKE_SOON_MS);
+    drive_expect(drive, workspace, NULL);
     return workspace;
 }
 
@@ -64,12 +64,12 @@ static void misbehave(void **state)
     uint32_t ids[2];
     struct drive *drive = drive_open(fake_program(fake->name));
     uint32_t workspace = drive_launch(drive);
-    struct drive_op *launch = drive_expect(drive, workspace, fake->launch, FAKE_SOON_MS);
+    struct drive_op *launch = drive_expect(drive, workspace, fake->launch);
     if (launch->err.code == NULL) {
         fake_run_both(drive, workspace, ids);
-        struct drive_op *op = drive_expect(drive, ids[0], fake->first, FAKE_SOON_MS);
+        struct drive_op *op = drive_expect(drive, ids[0], fake->first);
         assert_int_equal(op->end.value, 0);
-        drive_expect(drive, ids[1], fake->second, FAKE_SOON_MS);
+        drive_expect(drive, ids[1], fake->second);
         drive_remove(drive, workspace, fake->removal);
     }
     assert_true(cv_host_lost(&drive->host, workspace));

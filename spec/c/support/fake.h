@@ -16,8 +16,6 @@
 #define FAKE_SOCKET 4
 /* Bytes of stdin of the first command. */
 #define FAKE_INPUT 200000
-/* Whatever can be seen at once is acted on in that time. */
-#define FAKE_SOON_MS 4000
 #define FAKE_LOST "transport_lost"
 
 /* A behaviour, and the codes of what a host does with it in this order; NULL: success. */

@@ -2,7 +2,8 @@
  * Drives one supervisor program as a host would, over a socketpair, and fails the running test
  * when an answer doesn't come in time. The program is $CHAMVI_SUPERVISOR.
  *
- * CHAMVI_SPEC_SLOWDOWN, a factor on every bound of time, suits a slow checker such as valgrind.
+ * Nothing here is about speed: what must come is waited for as long as the slowest machine may
+ * need, and a test that is about time compares what it has measured.
  */
 #ifndef CV_SPEC_HARNESS_H
 #define CV_SPEC_HARNESS_H
@@ -30,6 +31,12 @@
 #define SUP_CREDIT (256 * 1024)
 #define SUP_STDIN_CREDIT (64 * 1024)
 #define SUP_CAP (64 * 1024)
+
+/* How long anything that must come is waited for. */
+#define SUP_PATIENCE_MS 30000
+
+/* A time limit that no test reaches. */
+#define SUP_NO_LIMIT_MS 600000
 
 /* The id of a remove frame. */
 #define SUP_REMOVE_ID (SUP_RUNS_MAX - 1)
@@ -71,8 +78,9 @@ struct sup_run {
 
 struct sup {
     pid_t guard;
-    pid_t supervisor;          /* known once ready */
-    uint64_t supervisor_start; /* tells it from a later process of the same number */
+    uint64_t guard_start; /* known once ready; tells it from a later process of the same number */
+    pid_t supervisor;     /* known once ready */
+    uint64_t supervisor_start;
     int fd;
     int64_t spawn_ms;
     char tag[64];
@@ -95,7 +103,7 @@ struct sup {
     bool removed;
     uint32_t survivors;
     unsigned pings;
-    long resident_kib; /* of the supervisor, when sup_note_memory was called */
+    long resident_kib; /* of the supervisor's own, when sup_note_memory was called */
     bool guard_reaped;
     int guard_status;
     struct heartbeat *heartbeat;
@@ -121,15 +129,13 @@ struct sup_exec {
     const char *const *argv;
     const char *cwd;     /* NULL: the root */
     uint32_t flags;      /* CV_START_* */
-    uint32_t timeout_ms; /* 0: 60 s */
+    uint32_t timeout_ms; /* 0: SUP_NO_LIMIT_MS */
     int64_t stdout_cap;  /* 0: SUP_CAP; -1: none at all */
     int64_t stderr_cap;
 };
 
 /* The path of the running test program, for commands that are acts. */
 const char *sup_self(void);
-/* `ms`, made longer by CHAMVI_SPEC_SLOWDOWN. */
-int64_t sup_bound(int64_t ms);
 void sup_sleep(int64_t ms);
 /* Fails the test, or ends a forked host process (sup_fork_host) with a message. */
 void sup_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
@@ -168,12 +174,19 @@ struct sup_run *sup_of(struct sup *sup, uint32_t id);
 void sup_pump(struct sup *sup, int64_t ms);
 /* Pumps for the whole time. */
 void sup_pump_for(struct sup *sup, int64_t ms);
-/* Pumps until it ended; fails the test past `ms`, or when the command failed. */
-struct sup_run *sup_wait(struct sup *sup, uint32_t id, int64_t ms);
+/* Pumps until it ended; fails the test when it doesn't, or when the command failed. */
+struct sup_run *sup_wait(struct sup *sup, uint32_t id);
 /* Pumps until an error came for the id; fails the test when it is not `failure`. */
 struct sup_run *sup_wait_failure(struct sup *sup, uint32_t id, uint32_t failure);
+/*
+ * Starts a line for /bin/sh under a time limit that strikes behind the first `bytes` of its stdout:
+ * where `*timeout_ms` turns out to be too short for this machine, it grows.
+ */
+uint32_t sup_limited(struct sup *sup, const char *script, uint64_t bytes, uint32_t *timeout_ms);
+uint32_t sup_limited_argv(struct sup *sup, const char *const *argv, uint64_t bytes,
+                          uint32_t *timeout_ms);
 /* Pumps until so many bytes of stdout have come. */
-void sup_wait_out(struct sup *sup, uint32_t id, uint64_t bytes, int64_t ms);
+void sup_wait_out(struct sup *sup, uint32_t id, uint64_t bytes);
 /* The kept stdout (stderr) as a string, which lives as long as the supervisor. */
 const char *sup_out(struct sup *sup, uint32_t id);
 const char *sup_err(struct sup *sup, uint32_t id);
@@ -181,15 +194,23 @@ const char *sup_err(struct sup *sup, uint32_t id);
 /* Runs a command that must answer at once: the supervisor serves. */
 void sup_expect_serving(struct sup *sup);
 /* Waits for the id's end and compares: exited with `code`, no flag set. */
-struct sup_run *sup_expect_exit(struct sup *sup, uint32_t id, uint32_t code, int64_t ms);
+struct sup_run *sup_expect_exit(struct sup *sup, uint32_t id, uint32_t code);
 
-/* Remembers the supervisor's memory; sup_expect_small fails when it grew by more than `kib`. */
+/* Remembers the supervisor's own memory; sup_expect_small fails when it grew by more than `kib`. */
 void sup_note_memory(struct sup *sup);
 void sup_expect_small(struct sup *sup, long kib);
 /* The live commands of the workspace (not guard and supervisor). */
 int sup_commands(struct sup *sup);
 /* Waits until as many commands live. */
-void sup_wait_commands(struct sup *sup, int count, int64_t ms);
+void sup_wait_commands(struct sup *sup, int count);
+/* Waits until at least one of them runs the program of that name. */
+void sup_wait_running(struct sup *sup, const char *name);
+/* Stops the process, a child of this one or of the guard, and waits until it has stopped. */
+void sup_stop(pid_t pid);
+/* Waits until there is a file of that name in the base folder. */
+void sup_wait_file(struct sup *sup, const char *name);
+/* Waits until so many pings have come in all. */
+void sup_wait_pings(struct sup *sup, unsigned pings);
 /* Waits until the heartbeat has moved. */
 void sup_wait_heartbeat(struct sup *sup);
 /* Starts one command of each kind that is hard to kill and waits until all live. */
@@ -201,11 +222,11 @@ void sup_populate(struct sup *sup);
 #define SUP_KILL_GUARD(signal)                                                                     \
     "read -r a b c guard rest </proc/$PPID/stat; kill -" signal " $guard; sleep 1000"
 
-/* Pumps until end of file, at most `ms`, and checks at once that everything is dead. */
-void sup_wait_eof(struct sup *sup, int64_t ms);
-/* Waits at most `ms` until nothing of the workspace lives: for a host that has closed. */
-void sup_wait_dead(struct sup *sup, int64_t ms);
-/* The guard must have exited with 0 (at most a second after the end of file). */
+/* Pumps until end of file, and checks at once that everything is dead. */
+void sup_wait_eof(struct sup *sup);
+/* Waits until nothing of the workspace lives: for a host that has closed. */
+void sup_wait_dead(struct sup *sup);
+/* The guard must exit with 0. */
 void sup_expect_guard_exit(struct sup *sup);
 /* Close frame, half close, end of file, everything dead, guard exited: the usual end of a test. */
 void sup_end(struct sup *sup);

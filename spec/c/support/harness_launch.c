@@ -172,7 +172,7 @@ struct sup *sup_spawn(const struct sup_options *options)
 
 void sup_wait_ready(struct sup *sup)
 {
-    for (int64_t until = cv_clock_ms() + sup_bound(5000); !sup->ready;) {
+    for (int64_t until = cv_clock_ms() + SUP_PATIENCE_MS; !sup->ready;) {
         sup_pump(sup, until - cv_clock_ms());
         if (sup->failed)
             sup_fail("hello was refused: failure %u, errno %u", sup->failure, sup->errnum);
@@ -183,6 +183,9 @@ void sup_wait_ready(struct sup *sup)
     if (proc_children(sup->guard, &sup->supervisor, 1) != 1 || !proc_stat(sup->supervisor, &stat))
         sup_fail("the guard has not one child");
     sup->supervisor_start = stat.start;
+    if (!proc_stat(sup->guard, &stat))
+        sup_fail("the guard has gone");
+    sup->guard_start = stat.start;
 }
 
 struct sup *sup_start(const struct sup_options *options)
@@ -201,6 +204,7 @@ static struct sup *adopt(const struct sup *made)
     struct sup *sup = calloc(1, sizeof *sup);
     assert_non_null(sup);
     sup->guard = made->guard;
+    sup->guard_start = made->guard_start;
     sup->guard_reaped = true; /* somebody else's child */
     sup->supervisor = made->supervisor;
     sup->supervisor_start = made->supervisor_start;
@@ -246,7 +250,7 @@ pid_t sup_fork_host(void (*body)(void), struct sup **sup)
             break;
         }
     }
-    for (int64_t until = cv_clock_ms() + sup_bound(10000); atomic_load(&report->ready) == 0;) {
+    for (int64_t until = cv_clock_ms() + SUP_PATIENCE_MS; atomic_load(&report->ready) == 0;) {
         int status;
         if (waitpid(pid, &status, WNOHANG) == pid) {
             forget_host(pid);

@@ -107,7 +107,7 @@ uint32_t sup_exec(struct sup *sup, const struct sup_exec *exec)
     run->err_cap = effective_cap(exec->flags, exec->stderr_cap);
     struct cv_start start = {
         .flags = exec->flags,
-        .timeout_ms = exec->timeout_ms == 0 ? 60000 : exec->timeout_ms,
+        .timeout_ms = exec->timeout_ms == 0 ? SUP_NO_LIMIT_MS : exec->timeout_ms,
         .stdout_cap = (uint32_t)run->out_cap,
         .stderr_cap = (uint32_t)run->err_cap,
         .cwd = exec->cwd == NULL ? "" : exec->cwd,

@@ -74,6 +74,7 @@ bool proc_alive(pid_t pid)
 
 struct search {
     const char *tag;
+    const char *name; /* NULL: any */
     pid_t parent;
     pid_t *pids;
     int max;
@@ -87,10 +88,23 @@ static void found(struct search *search, pid_t pid)
     search->found++;
 }
 
+/* While a process is in its execve(2) it has the new name, but no environment yet. */
+static bool is_named(pid_t pid, const char *name)
+{
+    char text[64];
+    ssize_t length = read_proc(pid, "comm", text, sizeof text - 1);
+    if (length <= 0)
+        return false;
+    text[length - 1] = '\0'; /* the end of the line */
+    return strcmp(text, name) == 0;
+}
+
 static bool match_tag(pid_t pid, void *context)
 {
     struct search *search = context;
     static char text[ENVIRON_MAX + 1];
+    if (search->name != NULL && !is_named(pid, search->name))
+        return true;
     ssize_t length = read_proc(pid, "environ", text, ENVIRON_MAX);
     if (length <= 0)
         return true;
@@ -108,6 +122,13 @@ static bool match_tag(pid_t pid, void *context)
 int proc_tagged(const char *tag, pid_t *pids, int max)
 {
     struct search search = {.tag = tag, .pids = pids, .max = max};
+    each_process(match_tag, &search);
+    return search.found;
+}
+
+int proc_running(const char *tag, const char *name)
+{
+    struct search search = {.tag = tag, .name = name};
     each_process(match_tag, &search);
     return search.found;
 }

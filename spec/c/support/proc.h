@@ -24,6 +24,8 @@ bool proc_alive(pid_t pid);
  * are stored. Zombies have no environment and don't count.
  */
 int proc_tagged(const char *tag, pid_t *pids, int max);
+/* How many of these run the program of that name, whose execve(2) is over. */
+int proc_running(const char *tag, const char *name);
 /* The children of `parent`, zombies included; at most `max` of them are stored. */
 int proc_children(pid_t parent, pid_t *pids, int max);
 /* How many of the children of `parent` are zombies. */
