@@ -241,7 +241,7 @@ static void body_is_streamed_with_flow_control(void **state)
     request.stream = true;
     start(&told, &request);
     told.keep = true;
-    await_news(&told, 'C');
+    await_length(&told, CV_NET_WINDOW);
     linger(&told, 300);
     assert_string_equal(told.order, "HC");
     assert_string_equal(told.header, "yes");

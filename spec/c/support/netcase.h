@@ -93,6 +93,10 @@ static inline void serve_script(bool unix_socket, const struct server_step *scri
     {                                                                                              \
         SERVER_SLEEP, NULL, ms                                                                     \
     }
+#define AWAIT                                                                                      \
+    {                                                                                              \
+        SERVER_AWAIT, NULL, 0                                                                      \
+    }
 #define RESET                                                                                      \
     {                                                                                              \
         SERVER_RESET, NULL, 0                                                                      \
@@ -232,6 +236,17 @@ static inline void await_end(struct told *told)
         fail_msg("no end, but %s", told->order);
 }
 
+/* Steps until so many bytes have come. */
+static inline void await_length(struct told *told, size_t length)
+{
+    const int64_t until = cv_clock_ms() + LATE_MS;
+    while (told->length < length && !told->over && cv_clock_ms() < until) {
+        step(100);
+        take_all_news(told);
+    }
+    assert_true(told->length >= length);
+}
+
 /* Steps for so long and takes what comes. */
 static inline void linger(struct told *told, int64_t ms)
 {
@@ -273,6 +288,24 @@ static inline void assert_failed(const struct told *told, const char *code, cons
 {
     if (told->code == NULL || strcmp(told->code, code) != 0 || strstr(told->message, words) == NULL)
         fail_msg("%s, status %d, %s: %s", told->order, told->status, told->code, told->message);
+}
+
+/*
+ * A request that `make` begins with a deadline is ended by it, in these words. A deadline that is
+ * too short for this machine strikes before the state that they tell of, so a longer one is tried.
+ */
+static inline void assert_struck(struct told *told, void (*make)(struct told *told, int64_t ms),
+                                 int64_t ms, const char *format)
+{
+    char words[128];
+    for (;; ms *= 2) {
+        snprintf(words, sizeof words, format, (int)ms);
+        make(told, ms);
+        await_end(told);
+        if (ms >= LATE_MS / 4 || (told->code != NULL && strstr(told->message, words) != NULL))
+            break;
+    }
+    assert_failed(told, "timed_out", words);
 }
 
 /* A whole answer of 200. */

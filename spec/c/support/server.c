@@ -108,6 +108,7 @@ static void hold(int fd)
 static void play(int fd, const struct server_step *script)
 {
     const struct linger at_once = {.l_onoff = 1};
+    const struct timespec moment = {.tv_nsec = 1000000};
     for (const struct server_step *step = script;; step++) {
         size_t length = step->number > 0 ? (size_t)step->number
                         : step->text     ? strlen(step->text)
@@ -131,6 +132,10 @@ static void play(int fd, const struct server_step *script)
             break;
         case SERVER_SLEEP:
             nanosleep(&pause, NULL);
+            break;
+        case SERVER_AWAIT:
+            while (__atomic_load_n(&seen->go, __ATOMIC_SEQ_CST) == 0)
+                nanosleep(&moment, NULL);
             break;
         case SERVER_RESET:
             setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -234,6 +239,11 @@ void server_pause(const struct server *server)
 void server_resume(const struct server *server)
 {
     assert_int_equal(kill(server->pid, SIGCONT), 0);
+}
+
+void server_go(const struct server *server)
+{
+    __atomic_store_n(&server->seen->go, 1, __ATOMIC_SEQ_CST);
 }
 
 void server_stop(struct server *server)

@@ -16,6 +16,7 @@ enum server_act {
     SERVER_TRICKLE, /* the same, one byte a packet */
     SERVER_FLOOD,   /* sends `number` bytes of the letter x */
     SERVER_SLEEP,   /* for `number` milliseconds */
+    SERVER_AWAIT,   /* waits until the test says server_go */
     SERVER_RESET,   /* closes in a way that the other side sees as a reset */
     SERVER_SHUT,    /* sends nothing more */
     SERVER_DRAIN,   /* reads up to the end of the stream, counting */
@@ -34,6 +35,7 @@ struct server_step {
 struct server_seen {
     unsigned connections;
     unsigned requests;
+    unsigned go;
     unsigned drained; /* scripts that have drained */
     unsigned long bytes;
     char request[8192]; /* the last one */
@@ -54,6 +56,8 @@ const char *server_socket(const struct server *server);
 /* It accepts nothing more once this returns; SIGSTOP alone takes effect when it runs next. */
 void server_pause(const struct server *server);
 void server_resume(const struct server *server);
+/* Lets the scripts go on that wait for it, now or later. */
+void server_go(const struct server *server);
 void server_stop(struct server *server);
 
 #endif
