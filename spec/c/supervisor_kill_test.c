@@ -139,7 +139,7 @@ static void fork_holder(void)
     pid_t test = getppid();
     if (fork() != 0)
         return;
-    for (int i = 0; i < 6000 && kill(test, 0) == 0; i++)
+    for (int i = 0; i < 6000 && proc_alive(test); i++)
         sup_sleep(10);
     _exit(0);
 }
