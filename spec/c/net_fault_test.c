@@ -66,8 +66,7 @@ static void start_idle(int64_t idle_ms, bool keep)
     told.keep = keep;
 }
 
-/* Three pauses of half the deadline; where the machine makes them longer, so is the next deadline.
- */
+/* Three pauses of half the deadline; a machine that makes them longer gets a longer deadline. */
 static void idle_deadline_counts_from_the_last_byte(void **state)
 {
     (void)state;

@@ -308,6 +308,7 @@ static bool on_input(struct session *session)
         session->ending = true;
         return false;
     }
+    session->runtime.now = cv_clock_ms(); /* of the read: the wake-up may be long ago */
     arm(session, &session->lease, session->lease_ms);
     cv_frame_reader_push(&session->reader, chunk, (size_t)got);
     while (!session->ending) {
