@@ -2,6 +2,7 @@ local memory = require "spec.support.memory"
 local sandbox = require "chamvi.sandbox"
 local scratch = require "spec.support.scratch"
 local support = require "spec.support.local_workspace"
+local timed_out = require "spec.support.timed_out"
 
 local function sh(script, ...)
     return { "sh", "-c", script, "sh", ... }
@@ -165,18 +166,6 @@ describe("exec in a local workspace", function()
     end)
 
     describe("bounds the time:", function()
-        -- A command whose time is over, which was not before it had begun: on a busy machine it gets more.
-        local function timed_out(workspace, script, timeout_ms)
-            local result
-            for _, factor in ipairs({ 1, 10, 100 }) do
-                result = assert(workspace:exec(sh(script), { timeout_ms = factor * timeout_ms }))
-                if result.stdout ~= "" then
-                    break
-                end
-            end
-            return result
-        end
-
         it("a timeout ends the command and keeps its output", function()
             place.with(function(workspace)
                 local result = timed_out(workspace, "echo before; exec sleep 1000", 200)

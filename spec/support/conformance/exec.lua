@@ -3,24 +3,13 @@
 local assert = require "luassert"
 local compat = require "chamvi.sandbox.compat"
 local sandbox = require "chamvi.sandbox"
+local timed_out = require "spec.support.timed_out"
 
 return function(kit)
     local proves, fails, sh = kit.proves, kit.fails, kit.sh
 
     local function run(workspace, script, ...)
         return assert(workspace:exec(sh(script, ...)))
-    end
-
-    -- A command whose time is over, which was not before it had begun: on a busy machine it gets more.
-    local function timed_out(workspace, script, timeout_ms, stdin)
-        local result
-        for _, factor in ipairs({ 1, 10, 100 }) do
-            result = assert(workspace:exec(sh(script), { timeout_ms = factor * timeout_ms, stdin = stdin }))
-            if result.stdout ~= "" then
-                break
-            end
-        end
-        return result
     end
 
     proves("result", nil, function()
