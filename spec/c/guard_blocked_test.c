@@ -57,6 +57,14 @@ static bool open_faults(struct holder *holder)
            ioctl(holder->faults, UFFDIO_REGISTER, &range) == 0;
 }
 
+static void need(bool there, const char *what)
+{
+    if (!there) {
+        print_message("no %s here\n", what);
+        skip();
+    }
+}
+
 static void hold(struct holder *holder, const char *folder)
 {
     struct uffd_msg message;
@@ -100,10 +108,7 @@ static void test_blocked_removal_is_waited_for(void **state)
 {
     (void)state;
     struct holder holder = {0};
-    if (!open_faults(&holder)) {
-        print_message("no userfaultfd here\n");
-        skip();
-    }
+    need(open_faults(&holder), "userfaultfd");
     expect_patience(sup_start(&create), &holder);
 }
 
@@ -112,11 +117,9 @@ static void test_hidden_one_is_waited_for(void **state)
 {
     (void)state;
     struct holder holder = {0};
-    if (!open_faults(&holder) || unshare(CLONE_NEWNS) != 0 ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
-        print_message("no userfaultfd, or no mounts, here\n");
-        skip();
-    }
+    need(open_faults(&holder), "userfaultfd");
+    need(unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0,
+         "mounts of its own");
     struct sup *sup = sup_start(&create);
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)sup->supervisor);
